@@ -1,0 +1,78 @@
+"""The CatbirdError family: every error that this package raises on purpose."""
+
+from __future__ import annotations
+
+
+class CatbirdError(Exception):
+    """Base of all errors of this package."""
+
+
+class DefinitionError(CatbirdError):
+    """A task is declared in a way that cannot work; the message says where and what to change."""
+
+
+class UnknownName(CatbirdError, LookupError):
+    """No definition of that name is registered."""
+
+
+class InvalidOption(CatbirdError, ValueError):
+    """An option of a run is out of range or contradicts another; the message names it."""
+
+
+class PayloadError(CatbirdError, ValueError):
+    """A value cannot be stored or read as the declared type.
+
+    `path` names the place inside the value, as in `input.lines[2].price`.
+    """
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class SchemaMismatch(CatbirdError):
+    """The SQL functions in the database are missing or are not the ones this version calls: run `manage.py migrate`."""
+
+
+class InvalidArgument(CatbirdError, ValueError):
+    """A SQL function was called with arguments it must refuse; nothing was written."""
+
+
+class StaleClaim(CatbirdError):
+    """The claim is no longer ours: the lease ran out, and the work may be with another worker."""
+
+
+class WaitTimeout(CatbirdError, TimeoutError):
+    """The run did not finish in time; it goes on."""
+
+
+class WaitInTransaction(CatbirdError):
+    """An unfinished run was waited for inside a transaction, where it could never be seen to finish."""
+
+
+class RunError(CatbirdError):
+    """A run ended without an output."""
+
+    def __init__(self, message: str, *, run_id: int) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+class TaskFailed(RunError):
+    """The task run failed; `error` has the type, message and traceback that the worker stored."""
+
+    def __init__(self, message: str, *, run_id: int, error: dict[str, str]) -> None:
+        super().__init__(message, run_id=run_id)
+        self.error = error
+
+
+class RunCanceled(RunError):
+    """The run was canceled."""
+
+
+class RunSkipped(RunError):
+    """The run was skipped: its condition was false."""
+
+
+class RunExpired(RunError):
+    """The run was not started before it expired."""
