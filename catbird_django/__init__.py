@@ -1,0 +1,45 @@
+"""Tasks and durable workflows in the PostgreSQL your Django project already has.
+
+What is importable from here is the public API; everything else may change any day.
+"""
+
+from catbird_django.client.context import TaskContext
+from catbird_django.client.handles import TaskHandle
+from catbird_django.client.tasks import Task, arun_task, run_task, task
+from catbird_django.errors import (
+    CatbirdError,
+    DefinitionError,
+    InvalidOption,
+    PayloadError,
+    RunCanceled,
+    RunExpired,
+    RunSkipped,
+    StaleClaim,
+    TaskFailed,
+    UnknownName,
+    WaitInTransaction,
+    WaitTimeout,
+)
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "CatbirdError",
+    "DefinitionError",
+    "InvalidOption",
+    "PayloadError",
+    "RunCanceled",
+    "RunExpired",
+    "RunSkipped",
+    "StaleClaim",
+    "Task",
+    "TaskContext",
+    "TaskFailed",
+    "TaskHandle",
+    "UnknownName",
+    "WaitInTransaction",
+    "WaitTimeout",
+    "arun_task",
+    "run_task",
+    "task",
+]

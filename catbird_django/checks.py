@@ -1,0 +1,111 @@
+"""System checks, with stable ids.
+
+| id | what |
+|---|---|
+| catbird.E001 | the database is not PostgreSQL |
+| catbird.E002 | PostgreSQL is older than 15 |
+| catbird.E003 | the SQL functions are missing or not the recorded ones |
+| catbird.E004 | an unknown key in `CATBIRD` |
+| catbird.E005 | a bad value in `CATBIRD` |
+| catbird.E006 | two tasks of one name |
+| catbird.E007 | a task module cannot be imported |
+| catbird.E008 | a task whose types cannot be used |
+| catbird.W001 | a migration that brings the SQL up to date is pending |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import DatabaseError, connections
+from django.db.migrations.recorder import MigrationRecorder
+
+from catbird_django import conf
+from catbird_django.definitions.registry import registry
+from catbird_django.definitions.task import TaskDefinition
+from catbird_django.discovery import broken_modules
+from catbird_django.engine.schema import expected_version, installed_version
+from catbird_django.errors import DefinitionError
+
+OLDEST_POSTGRESQL = 15
+
+
+def check_settings(**_: Any) -> list[CheckMessage]:
+    """Report unknown keys and bad values of CATBIRD, and a database that cannot be ours."""
+    found: list[CheckMessage] = [
+        Error(problem.message, id="catbird.E004" if problem.is_unknown_key else "catbird.E005")
+        for problem in conf.problems()
+    ]
+    if not found:
+        found += _check_vendor(conf.get_settings().database)
+    return found
+
+
+def _check_vendor(alias: str) -> list[CheckMessage]:
+    connection = connections[alias]
+    if connection.vendor == "postgresql":
+        return []
+    return [
+        Error(
+            f"catbird needs PostgreSQL, but database {alias!r} is {connection.vendor}",
+            hint='Point DATABASES at PostgreSQL, or name another alias in CATBIRD["DATABASE"].',
+            id="catbird.E001",
+        )
+    ]
+
+
+def check_definitions(**_: Any) -> list[CheckMessage]:
+    """Report modules that cannot be imported, names that are taken twice, and types that cannot be used."""
+    found: list[CheckMessage] = [
+        Error(f"{module.name} cannot be imported: {module.error}", id="catbird.E007") for module in broken_modules
+    ]
+    found += [Error(str(conflict), id="catbird.E006") for conflict in registry.conflicts.values()]
+    for definition in registry.tasks.values():
+        found += _check_types(definition)
+    return found
+
+
+def _check_types(definition: TaskDefinition) -> list[CheckMessage]:
+    try:
+        definition.fingerprint  # noqa: B018 - resolves every type of the task
+    except DefinitionError as error:
+        return [Error(str(error), id="catbird.E008")]
+    return []
+
+
+def check_database(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Report a PostgreSQL that is too old, and SQL that is missing or not current; only with `check --database`."""
+    if conf.problems():
+        return []
+    alias = conf.get_settings().database
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+        return []
+    try:
+        return _check_version(alias) or _check_sql(alias)
+    except DatabaseError as error:
+        return [Error(f"database {alias!r} cannot be asked: {error}", id="catbird.E003")]
+
+
+def _check_version(alias: str) -> list[CheckMessage]:
+    connection: Any = connections[alias]
+    major = connection.pg_version // 10_000
+    if major >= OLDEST_POSTGRESQL:
+        return []
+    return [Error(f"catbird needs PostgreSQL {OLDEST_POSTGRESQL} or later; {alias!r} is {major}", id="catbird.E002")]
+
+
+def _check_sql(alias: str) -> list[CheckMessage]:
+    applied = {name for app, name in MigrationRecorder(connections[alias]).applied_migrations() if app == "catbird"}
+    installed, expected = installed_version(using=alias), expected_version()
+    if not applied or installed == expected:
+        return []
+    kind, id = (Error, "catbird.E003") if expected in applied else (Warning, "catbird.W001")  # `migrate` stops at errors
+    return [
+        kind(
+            f"database {alias!r} has {f'the SQL of {installed}' if installed else 'no SQL of catbird'}, not {expected}",
+            hint=f"Run `manage.py migrate catbird --database {alias}`.",
+            id=id,
+        )
+    ]

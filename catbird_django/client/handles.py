@@ -1,0 +1,113 @@
+"""A handle on one run: ask how it is, or wait for its output."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Generator
+from typing import Any, Generic, TypeVar, cast
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from catbird_django.client.waiting import watch_task_run
+from catbird_django.codec import decode_any
+from catbird_django.conf import get_settings
+from catbird_django.definitions.task import TaskDefinition
+from catbird_django.engine.tasks import TaskRunState, read_task_run
+from catbird_django.errors import (
+    RunCanceled,
+    RunExpired,
+    RunSkipped,
+    TaskFailed,
+    UnknownName,
+    WaitInTransaction,
+    WaitTimeout,
+)
+from catbird_django.statuses import TERMINAL_STATUSES, TaskStatus
+
+O = TypeVar("O")  # noqa: E741 - as in Task[I, O]
+
+ENDED_WITHOUT_OUTPUT = {
+    TaskStatus.CANCELED: RunCanceled,
+    TaskStatus.SKIPPED: RunSkipped,
+    TaskStatus.EXPIRED: RunExpired,
+}
+
+
+class TaskHandle(Generic[O]):
+    """One run of a task. A handle can be made again from the id of the run."""
+
+    def __init__(self, id: int, *, using: str | None = None, definition: TaskDefinition | None = None) -> None:
+        self.id = id
+        self._using = using or get_settings().database
+        self._definition = definition
+
+    def __repr__(self) -> str:
+        return f"<TaskHandle {self._definition.name if self._definition else 'run'} {self.id}>"
+
+    def status(self) -> TaskStatus:
+        """Return how the run is now."""
+        return TaskStatus(self._read().status)
+
+    def wait(self, timeout: float | None = None) -> O:
+        """Wait until the run has ended and return its output.
+
+        Raise TaskFailed, RunCanceled, RunSkipped or RunExpired when it ended without one, WaitTimeout when it did not
+        end within `timeout` seconds (it goes on), and WaitInTransaction inside a transaction: the run that it started
+        is not even visible to workers before the commit.
+        """
+        state = self._read()
+        if state.status not in TERMINAL_STATUSES:
+            self._refuse_transaction()
+            state = self._wait_until_ended(timeout)
+        return self._output(state)
+
+    async def astatus(self) -> TaskStatus:
+        """Async twin of `status`."""
+        return await sync_to_async(self.status)()
+
+    async def await_(self, timeout: float | None = None) -> O:
+        """Async twin of `wait`."""
+        return await sync_to_async(self.wait, thread_sensitive=False)(timeout)
+
+    def __await__(self) -> Generator[Any, None, O]:
+        return self.await_().__await__()
+
+    def _read(self) -> TaskRunState:
+        state = read_task_run(self.id, using=self._using)
+        if state is None:
+            raise UnknownName(f"there is no task run {self.id} in database {self._using!r}")
+        return state
+
+    def _refuse_transaction(self) -> None:
+        if connections[self._using].in_atomic_block:
+            raise WaitInTransaction(
+                f"run {self.id} has not ended, and inside a transaction it cannot be seen to end: "
+                f"wait after the commit, or in transaction.on_commit()"
+            )
+
+    def _wait_until_ended(self, timeout: float | None) -> TaskRunState:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        poll = get_settings().poll_interval.total_seconds()
+        # Watch before reading, or an end between the two goes unnoticed.
+        with watch_task_run(self.id, using=self._using) as ended:
+            while (state := self._read()).status not in TERMINAL_STATUSES:
+                left = poll if deadline is None else min(poll, deadline - time.monotonic())
+                if left <= 0:
+                    raise WaitTimeout(f"run {self.id} is still {state.status} after {timeout} s; it goes on")
+                ended.wait(left)
+                ended.clear()
+        return state
+
+    def _output(self, state: TaskRunState) -> O:
+        status = TaskStatus(state.status)
+        if status is TaskStatus.FAILED:
+            error = json.loads(state.error or "{}")
+            raise TaskFailed(f"run {self.id} failed: {error.get('message', '')}", run_id=self.id, error=error)
+        if status in ENDED_WITHOUT_OUTPUT:
+            raise ENDED_WITHOUT_OUTPUT[status](f"run {self.id} was {status.value}", run_id=self.id)
+        text = state.output or "null"
+        if self._definition is None:
+            return cast("O", decode_any(text, name="output"))
+        return cast("O", self._definition.output_codec.decode(text, name="output"))

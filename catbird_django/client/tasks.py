@@ -1,0 +1,171 @@
+"""`@task`, `Task` and `.run()`: from a Python call to queued rows in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar, Unpack, overload
+
+from asgiref.sync import sync_to_async
+
+from catbird_django.client.context import TaskContext
+from catbird_django.client.handles import TaskHandle
+from catbird_django.client.options import CheckedOptions, RunOptions, check_options
+from catbird_django.client.registration import forget_registration, register_once
+from catbird_django.client.wake import wake_after_commit
+from catbird_django.codec import encode_any
+from catbird_django.conf import get_settings
+from catbird_django.definitions.registry import registry
+from catbird_django.definitions.signature import Handler
+from catbird_django.definitions.task import TaskDefinition, define_task
+from catbird_django.engine import tasks as engine
+from catbird_django.errors import UnknownName
+from catbird_django.statuses import RunVerdict
+
+I = TypeVar("I")  # noqa: E741 - input and output, as in Task[I, O]
+O = TypeVar("O")  # noqa: E741
+
+
+class Task(Generic[I, O]):
+    """A background function. Calling it calls the function; `.run()` queues a run of it.
+
+    `Task("name", input=…, output=…)` declares a task that another process handles; `handler=` gives it one.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        input: type[I] | Any = ...,
+        output: type[O] | Any = ...,
+        handler: Handler | None = None,
+        queue: str = "default",
+    ) -> None:
+        has_types = input is not ... or output is not ...
+        types = (Any if input is ... else input, Any if output is ... else output) if has_types else None
+        self.definition: TaskDefinition = define_task(name=name, queue=queue, handler=handler, types=types)
+        registry.add(self.definition)
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> O:
+        """Call the handler here and now."""
+        if self.definition.handler is None:
+            raise UnknownName(f"task {self.name!r} has no handler in this process; use .run()")
+        return self.definition.handler(*args, **kwargs)  # type: ignore[no-any-return] # an async handler gives its coroutine
+
+    def run(self, input: I | Any = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
+        """Queue a run, in the current transaction of the database; return its handle.
+
+        The input may be the typed value or its JSON form. Raise PayloadError, naming the field, if it does not fit.
+        """
+        return self.run_many([input], **options)[0]
+
+    def run_many(self, inputs: Iterable[I | Any], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
+        """Queue one run per input, in one round trip; return their handles, in order."""
+        return run_definition(self.definition, inputs, check_options(options))
+
+    async def arun(self, input: I | Any = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
+        """Async twin of `run`."""
+        return await sync_to_async(self.run)(input, **options)
+
+    async def arun_many(self, inputs: Iterable[I | Any], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
+        """Async twin of `run_many`."""
+        return await sync_to_async(self.run_many)(inputs, **options)
+
+
+def run_definition(
+    definition: TaskDefinition, inputs: Iterable[Any], options: CheckedOptions
+) -> list[TaskHandle[Any]]:
+    """Queue one run per input of a task that this process declares, making sure that the database knows it."""
+    registry.refuse_conflict(definition.name)
+    codec, max_bytes = definition.input_codec, get_settings().max_payload
+    encoded = [codec.encode(value, name="input", max_bytes=max_bytes) for value in inputs]
+    if not encoded:
+        return []
+    register_once(definition, using=options.using)
+    run_ids = _run_by_name(definition.name, encoded, options)
+    if run_ids is None:
+        # Registered before, but no longer there: the table was emptied, or the database restored.
+        forget_registration(definition, using=options.using)
+        register_once(definition, using=options.using)
+        run_ids = _run_by_name(definition.name, encoded, options)
+    if run_ids is None:
+        raise UnknownName(f"task {definition.name!r} cannot be found in database {options.using!r}")
+    return [TaskHandle(run_id, using=options.using, definition=definition) for run_id in run_ids]
+
+
+def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[int] | None:
+    """Queue runs of a task by name; None if the database does not know it."""
+    answers = engine.run_tasks(
+        name,
+        inputs,
+        queue=options.queue,
+        priority=options.priority,
+        headers=options.headers,
+        using=options.using,
+    )
+    if answers[0].verdict is RunVerdict.UNKNOWN:
+        return None
+    wake_after_commit(answers[0].queue or "default", using=options.using)
+    return [answer.run_id for answer in answers if answer.run_id is not None]
+
+
+def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[Any]:
+    """Queue a run of a task by its name, also of one that only other processes declare.
+
+    The input is checked against the task's type where this process declares it. Raise UnknownName for a name that
+    neither this process nor the database knows.
+    """
+    checked = check_options(options)
+    if name in registry.tasks:
+        return run_definition(registry.task(name), [input], checked)[0]
+    encoded = encode_any(input, name="input", max_bytes=get_settings().max_payload)
+    run_ids = _run_by_name(name, [encoded], checked)
+    if run_ids is None:
+        raise UnknownName(f"no task named {name!r} is registered in database {checked.using!r}")
+    return TaskHandle(run_ids[0], using=checked.using)
+
+
+async def arun_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[Any]:
+    """Async twin of `run_task`."""
+    return await sync_to_async(run_task)(name, input, **options)
+
+
+Decorator = Callable[[Handler], Task[Any, Any]]
+
+
+@overload
+def task(handler: Callable[[], Awaitable[O]], /) -> Task[None, O]: ...
+@overload
+def task(handler: Callable[[TaskContext], Awaitable[O]], /) -> Task[None, O]: ...
+@overload
+def task(handler: Callable[[I], Awaitable[O]], /) -> Task[I, O]: ...
+@overload
+def task(handler: Callable[[I, TaskContext], Awaitable[O]], /) -> Task[I, O]: ...
+@overload
+def task(handler: Callable[[], O], /) -> Task[None, O]: ...
+@overload
+def task(handler: Callable[[TaskContext], O], /) -> Task[None, O]: ...
+@overload
+def task(handler: Callable[[I], O], /) -> Task[I, O]: ...
+@overload
+def task(handler: Callable[[I, TaskContext], O], /) -> Task[I, O]: ...
+@overload
+def task(*, name: str | None = None, queue: str = "default") -> Decorator: ...
+
+
+def task(handler: Any = None, /, *, name: str | None = None, queue: str = "default") -> Any:
+    """Make a background task of a function: `@task`, or `@task(queue="mail")`.
+
+    The function takes nothing, its input, or its input and `ctx`. Its name is the task's, unless `name` is given.
+    """
+    if handler is None:
+        return lambda function: Task(name, handler=function, queue=queue)
+    if isinstance(handler, str):
+        raise TypeError(f"@task decorates a function; to declare a task without one, write Task({handler!r}, …)")
+    return Task(name, handler=handler, queue=queue)

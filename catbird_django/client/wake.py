@@ -1,0 +1,45 @@
+"""After the commit: does a worker of that queue sleep? Only then is it notified (R9a)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connections, transaction
+
+from catbird_django.conf import get_settings
+from catbird_django.engine import workers as engine
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUp:
+    """Wake whoever sleeps and serves this queue."""
+
+    queue: str
+    using: str
+
+    def __call__(self) -> None:
+        engine.wake_workers([self.queue], using=self.using)
+
+
+def wake_after_commit(queue: str, *, using: str) -> None:
+    """Wake sleeping workers of a queue once the current transaction is committed; now, if there is none.
+
+    Robust: by then the work is committed, and a worker's poll finds it even if nobody could be woken.
+    """
+    if not get_settings().notify:
+        return
+    wake_up = WakeUp(queue, using)
+    if not _is_last_on_commit(wake_up):
+        transaction.on_commit(wake_up, using=using, robust=True)
+
+
+def _is_last_on_commit(wake_up: WakeUp) -> bool:
+    """Whether the same wake-up was just planned: a loop of `.run()` in one transaction needs only one.
+
+    It must not be undone by a savepoint that leaves this one standing.
+    """
+    connection = connections[wake_up.using]
+    if not connection.run_on_commit:
+        return False
+    savepoints, planned, *_ = connection.run_on_commit[-1]
+    return planned == wake_up and savepoints <= set(connection.savepoint_ids)

@@ -1,0 +1,126 @@
+"""What may be stored: checked on the Python value and on its text, so that jsonb never has to refuse it."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from catbird_django.codec.contents import MAX_DIGITS, STRING_KEYS, KeyTypes, Parts, contents
+from catbird_django.codec.paths import join
+from catbird_django.codec.refusals import Refused, why_not
+from catbird_django.errors import PayloadError
+
+__all__ = ["MAX_DEPTH", "MAX_DIGITS", "check_finite", "check_text", "check_value", "explain"]
+
+MAX_DEPTH = 100
+
+_PLAIN = frozenset({str, bool, type(None)})
+# What follows keeps the hexadecimal digests apart, which are full of "3e123".
+_EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3,}(?:[\s,}\]]|$)")
+_LONG_NUMBER = re.compile(r"[0-9]{200}")
+
+
+def check_value(value: object, *, name: str, max_bytes: int, key_types: KeyTypes = STRING_KEYS) -> None:
+    """Refuse a value with a part that the encoder would change or could not write, naming its path.
+
+    Level by level and without recursion, so neither depth nor a circle can exhaust the stack.
+    """
+    try:
+        _walk(value, name=name, max_bytes=max_bytes, key_types=key_types)
+    except Refused as refused:
+        raise explain(value, name=name, key_types=key_types) or PayloadError(str(refused), path=name) from None
+
+
+def check_text(raw: bytes, *, name: str, max_bytes: int) -> str:
+    """Return the text of an encoded value unless it is too long or holds a NUL character."""
+    if len(raw) > max_bytes:
+        raise _too_big(f"{len(raw):,}", name=name, max_bytes=max_bytes)
+    text = raw.decode()
+    # Only a suspicion: a backslash written before "u0000" looks the same.
+    if "\\u0000" in text:
+        problem = explain(from_json(text), name=name)
+        if problem is not None:
+            raise problem
+    return text
+
+
+def check_finite(value: object, text: str, *, name: str) -> None:
+    """Refuse a decoded value with a number that its text could express and a float cannot, such as 1e400."""
+    if "NaN" in text or "Infinity" in text or _EXPONENT.search(text) or _LONG_NUMBER.search(text):
+        check_value(value, name=name, max_bytes=sys.maxsize, key_types=(object,))
+
+
+def explain(value: object, *, name: str, key_types: KeyTypes = STRING_KEYS) -> PayloadError | None:
+    """Find the first part that cannot be stored and name its path; slow, and only used once something is wrong."""
+    level = [(name, value)]
+    for _ in range(MAX_DEPTH):
+        deeper: list[tuple[str, object]] = []
+        for path, item in level:
+            try:
+                deeper.extend((join(path, step), part) for step, part in _steps(_look_closely(item, key_types)))
+            except Refused as refused:
+                return PayloadError(str(refused), path=path)
+        level = deeper
+    return None
+
+
+def _walk(value: object, *, name: str, max_bytes: int, key_types: KeyTypes) -> None:
+    level, room = [value], max_bytes
+    for _ in range(MAX_DEPTH):
+        deeper: list[object] = []
+        for item in level:
+            if type(item) not in _PLAIN and (parts := contents(item, key_types)):
+                deeper.extend(parts.values() if isinstance(parts, dict) else parts)
+        if not deeper:
+            return
+        # A part takes at least two bytes; counting them bounds shared references, which multiply with every level.
+        room -= 2 * len(deeper)
+        if room < 0:
+            raise _too_big("more", name=name, max_bytes=max_bytes)
+        level = deeper
+    if any(contents(item, key_types) is not None for item in level):
+        raise PayloadError(f"nested deeper than {MAX_DEPTH} levels, or contains itself", path=name)
+
+
+def _look_closely(item: object, key_types: KeyTypes) -> Parts:
+    parts = contents(item, key_types)
+    if isinstance(item, str):
+        _check_characters(item, "the text")
+    elif isinstance(parts, dict):
+        for key in parts:
+            _check_characters(str(key), "a key")
+    elif parts is None:
+        _check_serializable(item)
+    return parts
+
+
+def _check_characters(text: str, what: str) -> None:
+    if "\0" in text:
+        raise Refused(f"{what} holds a NUL character, which PostgreSQL cannot store: remove it")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise Refused(
+            f"{what} holds half of a surrogate pair, which is not valid Unicode: decode it with errors='replace'"
+        )
+
+
+def _check_serializable(item: object) -> None:
+    try:
+        to_json(item)
+    except PydanticSerializationError:
+        raise Refused(why_not(item)) from None
+
+
+def _steps(parts: Parts) -> list[tuple[object, object]]:
+    if not parts:
+        return []
+    return list(parts.items()) if isinstance(parts, dict) else list(enumerate(parts))
+
+
+def _too_big(size: str, *, name: str, max_bytes: int) -> PayloadError:
+    return PayloadError(
+        f"too big: at most {max_bytes:,} bytes of JSON are stored, and this takes {size}; "
+        f"keep the data elsewhere and pass its key",
+        path=name,
+    )

@@ -1,0 +1,123 @@
+"""Calls SQL functions: named arguments, binary arrays, our errors, and a bounded retry where we own the transaction."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from django.db import DatabaseError, connections
+
+from catbird_django import errors
+
+if TYPE_CHECKING:
+    from django.db.backends.postgresql.base import DatabaseWrapper
+
+T = TypeVar("T")
+
+MAX_ATTEMPTS = 5
+LOCK_CONFLICTS = {"40P01", "40001"}
+UNDEFINED_FUNCTION = "42883"
+
+# SQLSTATE class CB is ours; SQL raises it only for what must undo the transaction.
+ERRORS: dict[str, type[errors.CatbirdError]] = {"CB001": errors.InvalidArgument}
+
+
+class Function:
+    """A SQL function as Python calls it: its name and the SQL types of the arguments we pass, `p_` left out.
+
+    Every argument is passed by name, so that SQL may gain parameters with defaults while old workers still call it.
+    """
+
+    def __init__(self, name: str, **argument_types: str) -> None:
+        self.name = name
+        self.argument_types = argument_types
+        arguments = ", ".join(f"p_{key} => {_placeholder(key, sql_type)}" for key, sql_type in argument_types.items())
+        self._statement = f"SELECT * FROM {name}({arguments})"  # noqa: S608 - names and types are literals of ours
+
+    def rows(self, using: str, **arguments: Any) -> list[tuple[Any, ...]]:
+        """Call the function in the alias's current transaction and return all its rows."""
+        return _retry_conflicts(using, lambda: _execute(using, self._statement, arguments))
+
+    def value(self, using: str, **arguments: Any) -> Any:
+        """Call the function and return the one value it answers."""
+        return self.rows(using, **arguments)[0][0]
+
+
+def _placeholder(key: str, sql_type: str) -> str:
+    # %b asks for binary, and the cast tells PostgreSQL the type whatever psycopg made of the Python values. JSON goes
+    # out as text: psycopg would have to wrap every element, and an array of text is escaped by nobody.
+    if sql_type == "jsonb[]":
+        return f"%({key})b::text[]::jsonb[]"
+    if sql_type == "jsonb":
+        return f"%({key})s::text::jsonb"
+    return f"%({key}){'b' if sql_type.endswith('[]') else 's'}::{sql_type}"
+
+
+def _execute(using: str, statement: str, arguments: dict[str, Any]) -> list[tuple[Any, ...]]:
+    connection: DatabaseWrapper = connections[using]  # type: ignore[assignment] # checked to be PostgreSQL at start
+    try:
+        with _server_binding_cursor(connection) as cursor:
+            cursor.execute(statement, arguments)
+            return cursor.fetchall()  # type: ignore[no-any-return] # Django's stubs call a row Any
+    except DatabaseError as error:
+        _raise_ours(error)
+        raise
+
+
+def _server_binding_cursor(connection: DatabaseWrapper) -> Any:
+    """A cursor on Django's own connection that lets the server bind the parameters.
+
+    Django's cursor pastes them into the statement as text, arrays included, and accepts %b without obeying it. This one
+    joins the same transaction, and errors are wrapped and queries logged as usual.
+    """
+    connection.ensure_connection()
+    return connection._prepare_cursor(psycopg.Cursor(connection.connection))  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _raise_ours(error: DatabaseError) -> None:
+    """Raise our own error where the SQLSTATE is one of ours, with what SQL said."""
+    sqlstate = _sqlstate(error)
+    if sqlstate in ERRORS:
+        raise ERRORS[sqlstate](_message(error)) from error
+    if sqlstate == UNDEFINED_FUNCTION and "cb_" in _message(error):
+        raise errors.SchemaMismatch(
+            f"{_message(error)}: the database does not have the SQL of this version; run `manage.py migrate catbird`"
+        ) from error
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    return getattr(error.__cause__, "sqlstate", None)
+
+
+def _message(error: BaseException) -> str:
+    diagnostics = getattr(error.__cause__, "diag", None)
+    return getattr(diagnostics, "message_primary", None) or str(error)
+
+
+def _retry_conflicts(using: str, call: Callable[[], T]) -> T:
+    """Repeat a call that lost a lock conflict, a few times, where the whole transaction is ours.
+
+    Inside a caller's transaction the conflict has undone the caller's work too, so only the caller can repeat it.
+    """
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        try:
+            return call()
+        except DatabaseError as error:
+            last = attempt == MAX_ATTEMPTS
+            if last or _sqlstate(error) not in LOCK_CONFLICTS or not _owns_transaction(using):
+                raise
+            time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - jitter, not cryptography
+    raise AssertionError("unreachable")
+
+
+def _owns_transaction(using: str) -> bool:
+    connection = connections[using]
+    return not connection.in_atomic_block and connection.get_autocommit()
+
+
+def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Turn rows into one list per column, as SQL functions take them; `width` lists when there are no rows."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]

@@ -1,0 +1,222 @@
+"""`sql/tasks.sql`, called from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from catbird_django.engine.call import Function, columns
+from catbird_django.statuses import RunVerdict, SettleVerdict
+
+JsonText = str
+
+_SETTLE = {"run_ids": "bigint[]", "delivery_tokens": "uuid[]"}
+
+REGISTER = Function(
+    "cb_register_tasks",
+    names="text[]",
+    queues="text[]",
+    descriptions="text[]",
+    handlers="text[]",
+    input_schemas="jsonb[]",
+    output_schemas="jsonb[]",
+    fingerprints="text[]",
+)
+RUN = Function("cb_run_tasks", task="text", inputs="jsonb[]", queue="text", priority="integer", headers="jsonb")
+FIND_LANES = Function("cb_find_task_lanes", task_ids="bigint[]", queues="text[]")
+CLAIM = Function(
+    "cb_claim_tasks",
+    worker_id="bigint",
+    lease="interval",
+    queues="text[]",
+    task_ids="bigint[]",
+    priorities="integer[]",
+    low_ids="bigint[]",
+    limits="integer[]",
+)
+COMPLETE = Function("cb_complete_tasks", **_SETTLE, outputs="jsonb[]", notify="boolean")
+FAIL = Function("cb_fail_tasks", **_SETTLE, errors="jsonb[]", notify="boolean")
+RELEASE = Function("cb_release_tasks", **_SETTLE)
+EXTEND = Function("cb_extend_tasks", **_SETTLE, lease="interval")
+READ = Function("cb_read_task_runs", run_ids="bigint[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """A task as it is stored."""
+
+    name: str
+    queue: str
+    description: str
+    handler: str
+    input_schema: JsonText | None
+    output_schema: JsonText | None
+    fingerprint: str
+
+
+class RunAnswer(NamedTuple):
+    """What became of one input of `run_tasks`."""
+
+    run_id: int | None
+    verdict: RunVerdict
+    queue: str | None
+
+
+class Delivery(NamedTuple):
+    """A run in the hands of a worker, and the proof of it."""
+
+    run_id: int
+    delivery_token: UUID
+
+
+class Lane(NamedTuple):
+    """The due runs of one task in one queue at one priority."""
+
+    queue: str
+    task_id: int
+    priority: int
+
+
+class LaneHead(NamedTuple):
+    """A lane that has due runs, and the oldest of them."""
+
+    queue: str
+    task_id: int
+    priority: int
+    head_id: int
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.queue, self.task_id, self.priority)
+
+
+class LaneRequest(NamedTuple):
+    """How many runs to claim from a lane, beginning at its low-water mark."""
+
+    lane: Lane
+    low_id: int
+    limit: int
+
+
+class TaskClaim(NamedTuple):
+    """A claimed run: what to run, with what, how often it was tried."""
+
+    run_id: int
+    delivery_token: UUID
+    queue: str
+    task_id: int
+    priority: int
+    input: JsonText
+    headers: JsonText | None
+    delivery_count: int
+    failure_count: int
+    lost_count: int
+
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery(self.run_id, self.delivery_token)
+
+    @property
+    def attempt(self) -> int:
+        return self.failure_count + self.lost_count + 1
+
+
+class TaskRunState(NamedTuple):
+    """What became of a run so far."""
+
+    run_id: int
+    status: str
+    output: JsonText | None
+    error: JsonText | None
+
+
+def register_tasks(tasks: Sequence[TaskRow], *, using: str) -> list[int]:
+    """Make these tasks known, or bring them up to date; return their ids, in order."""
+    rows = REGISTER.rows(
+        using,
+        names=[task.name for task in tasks],
+        queues=[task.queue for task in tasks],
+        descriptions=[task.description for task in tasks],
+        handlers=[task.handler for task in tasks],
+        input_schemas=[task.input_schema for task in tasks],
+        output_schemas=[task.output_schema for task in tasks],
+        fingerprints=[task.fingerprint for task in tasks],
+    )
+    return [task_id for (task_id,) in rows]
+
+
+def run_tasks(
+    task: str,
+    inputs: Sequence[JsonText],
+    *,
+    queue: str | None = None,
+    priority: int = 0,
+    headers: JsonText | None = None,
+    using: str,
+) -> list[RunAnswer]:
+    """Queue one run per input; say what became of each, in order."""
+    rows = RUN.rows(using, task=task, inputs=list(inputs), queue=queue, priority=priority, headers=headers)
+    return [RunAnswer(run_id, RunVerdict(verdict), stored_queue) for run_id, verdict, stored_queue in rows]
+
+
+def find_task_lanes(task_ids: Sequence[int], queues: Sequence[str] | None, *, using: str) -> list[LaneHead]:
+    """Find the lanes of these tasks and queues (None: all) that have due runs."""
+    rows = FIND_LANES.rows(using, task_ids=list(task_ids), queues=None if queues is None else list(queues))
+    return [LaneHead(*row) for row in rows]
+
+
+def claim_tasks(requests: Sequence[LaneRequest], *, worker_id: int, lease: timedelta, using: str) -> list[TaskClaim]:
+    """Claim due runs of these lanes for a worker."""
+    rows = CLAIM.rows(
+        using,
+        worker_id=worker_id,
+        lease=lease,
+        queues=[request.lane.queue for request in requests],
+        task_ids=[request.lane.task_id for request in requests],
+        priorities=[request.lane.priority for request in requests],
+        low_ids=[request.low_id for request in requests],
+        limits=[request.limit for request in requests],
+    )
+    return [TaskClaim(*row) for row in rows]
+
+
+def complete_tasks(
+    completions: Sequence[tuple[Delivery, JsonText]], *, notify: bool, using: str
+) -> list[SettleVerdict]:
+    """Complete these runs with their outputs; say of each, in order, whether it was still ours."""
+    run_ids, tokens = columns([delivery for delivery, _ in completions], 2)
+    outputs = [output for _, output in completions]
+    rows = COMPLETE.rows(using, run_ids=run_ids, delivery_tokens=tokens, outputs=outputs, notify=notify)
+    return _verdicts(rows)
+
+
+def fail_tasks(failures: Sequence[tuple[Delivery, JsonText]], *, notify: bool, using: str) -> list[SettleVerdict]:
+    """Fail these runs for good; say of each, in order, whether it was still ours."""
+    run_ids, tokens = columns([delivery for delivery, _ in failures], 2)
+    errors = [error for _, error in failures]
+    return _verdicts(FAIL.rows(using, run_ids=run_ids, delivery_tokens=tokens, errors=errors, notify=notify))
+
+
+def release_tasks(deliveries: Sequence[Delivery], *, using: str) -> list[SettleVerdict]:
+    """Give these runs back, unfinished; say of each, in order, whether it was still ours."""
+    run_ids, tokens = columns(deliveries, 2)
+    return _verdicts(RELEASE.rows(using, run_ids=run_ids, delivery_tokens=tokens))
+
+
+def extend_tasks(deliveries: Sequence[Delivery], *, lease: timedelta, using: str) -> list[SettleVerdict]:
+    """Renew the leases of these runs; say of each, in order, whether it was still ours."""
+    run_ids, tokens = columns(deliveries, 2)
+    return _verdicts(EXTEND.rows(using, run_ids=run_ids, delivery_tokens=tokens, lease=lease))
+
+
+def read_task_run(run_id: int, *, using: str) -> TaskRunState | None:
+    """Read what became of a run; None when there is no such run."""
+    rows = READ.rows(using, run_ids=[run_id])
+    return TaskRunState(*rows[0]) if rows else None
+
+
+def _verdicts(rows: Sequence[tuple[int, str]]) -> list[SettleVerdict]:
+    return [SettleVerdict(verdict) for _, verdict in rows]

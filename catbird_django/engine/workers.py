@@ -1,0 +1,73 @@
+"""`sql/workers.sql`, called from Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from catbird_django.engine.call import Function
+
+REGISTER = Function(
+    "cb_register_worker",
+    boot_id="uuid",
+    host="text",
+    pid="integer",
+    version="text",
+    queues="jsonb",
+    handlers="jsonb",
+    slots="integer",
+)
+GREET = Function("cb_greet_worker", worker_id="bigint")
+STOP = Function("cb_stop_worker", worker_id="bigint")
+ANNOUNCE_SLEEP = Function("cb_announce_sleep", worker_id="bigint")
+WAKE = Function("cb_wake_workers", queues="text[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """A worker process as it presents itself."""
+
+    boot_id: UUID
+    host: str
+    pid: int
+    version: str
+    queues: Sequence[str] | None
+    handlers: Sequence[str]
+    slots: int
+
+
+def register_worker(worker: WorkerRow, *, using: str) -> int:
+    """Enter a worker process; return its id."""
+    worker_id: int = REGISTER.value(
+        using,
+        boot_id=worker.boot_id,
+        host=worker.host,
+        pid=worker.pid,
+        version=worker.version,
+        queues=None if worker.queues is None else json.dumps(sorted(worker.queues)),
+        handlers=json.dumps(sorted(worker.handlers)),
+        slots=worker.slots,
+    )
+    return worker_id
+
+
+def greet_worker(worker_id: int, *, using: str) -> bool:
+    """Say that this worker is alive; False when its row is gone."""
+    return bool(GREET.value(using, worker_id=worker_id))
+
+
+def stop_worker(worker_id: int, *, using: str) -> None:
+    """Say that this worker has stopped."""
+    STOP.rows(using, worker_id=worker_id)
+
+
+def announce_sleep(worker_id: int, *, using: str) -> None:
+    """Announce that this worker is about to sleep; it must look for work once more afterwards."""
+    ANNOUNCE_SLEEP.rows(using, worker_id=worker_id)
+
+
+def wake_workers(queues: Sequence[str], *, using: str) -> int:
+    """Wake the workers that sleep and serve any of these queues; return how many slept."""
+    return int(WAKE.value(using, queues=list(queues)))

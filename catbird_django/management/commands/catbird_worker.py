@@ -1,0 +1,88 @@
+"""`manage.py catbird_worker`: run background tasks until told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catbird_django.conf import get_settings
+from catbird_django.definitions.registry import registry
+from catbird_django.discovery import broken_modules
+from catbird_django.errors import CatbirdError
+from catbird_django.worker.worker import Worker, WorkerOptions
+
+
+class Command(BaseCommand):
+    help = (
+        "Run background tasks. Stops on SIGTERM or Ctrl-C: claims nothing more, lets running handlers end within "
+        "SHUTDOWN_GRACE, gives back the rest. A second signal stops at once; the leases bring back what was running."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--concurrency",
+            type=int,
+            metavar="N",
+            help='handlers to run at the same time (default: CATBIRD["CONCURRENCY"])',
+        )
+        parser.add_argument("--queues", nargs="+", metavar="QUEUE", help="only work from these queues (default: all)")
+        parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only run these tasks (default: all)")
+        parser.add_argument("--until-idle", action="store_true", help="stop when there is nothing left to do")
+
+    def handle(self, **options: Any) -> None:
+        worker = self._build(options)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop_then_die(worker))
+        self.stdout.write(f"catbird worker {worker.id} runs {_listed(worker.task_names)}. Ctrl-C stops it.")
+        self.stdout.flush()
+        finished = worker.run()
+        self.stdout.write("catbird worker stopped.")
+        if not finished:
+            # Handlers that outlived the grace sit on threads that nothing can end but the process.
+            self.stdout.flush()
+            os._exit(0)
+
+    def _build(self, options: dict[str, Any]) -> Worker:
+        settings = get_settings()
+        concurrency = options["concurrency"] if options["concurrency"] is not None else settings.concurrency
+        if concurrency < 1:
+            raise CommandError("--concurrency must be at least 1")
+        if broken_modules:
+            raise CommandError("; ".join(f"{module.name}: {module.error}" for module in broken_modules))
+        try:
+            return Worker(
+                WorkerOptions(
+                    concurrency=concurrency,
+                    queues=options["queues"],
+                    tasks=options["tasks"],
+                    until_idle=options["until_idle"],
+                ),
+                settings,
+                registry,
+            )
+        except CatbirdError as error:
+            raise CommandError(str(error)) from error
+
+
+def _listed(names: list[str]) -> str:
+    if not names:
+        return "no tasks: none is declared in the tasks.py of an installed app"
+    shown = ", ".join(names[:8])
+    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+
+
+def _stop_then_die(worker: Worker) -> Any:
+    asked = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        worker.stop()
+
+    return handle

@@ -1,0 +1,6 @@
+"""Every table of catbird as a model, for reading. Writing goes through the SQL functions."""
+
+from catbird_django.models.tasks import Task, TaskRun
+from catbird_django.models.workers import Worker
+
+__all__ = ["Task", "TaskRun", "Worker"]

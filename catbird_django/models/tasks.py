@@ -1,0 +1,130 @@
+"""Tasks that code has registered, and their runs: one row per run from birth to retention."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+from django.utils.translation import gettext_lazy as _
+
+from catbird_django.models.workers import Worker
+from catbird_django.statuses import TERMINAL_STATUSES, TaskStatus
+
+HELD = [TaskStatus.STARTED, TaskStatus.CANCELING]
+TERMINAL = sorted(TERMINAL_STATUSES)
+
+
+class Task(models.Model):
+    """A background function that some process has registered, by name."""
+
+    name = models.TextField(_("name"), unique=True)
+    queue = models.TextField(_("queue"), db_default="default")
+    description = models.TextField(_("description"), db_default="")
+    handler = models.TextField(_("handler"), db_default="", help_text=_("Where the function lives, as module:name."))
+    input_schema = models.JSONField(_("input schema"), null=True)
+    output_schema = models.JSONField(_("output schema"), null=True)
+    fingerprint = models.TextField(_("fingerprint"), help_text=_("Hash of everything above: equal hash, nothing to write."))
+    registered_at = models.DateTimeField(_("registered at"))
+
+    class Meta:
+        db_table = "cb_tasks"
+        verbose_name = _("task")
+        verbose_name_plural = _("tasks")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TaskRunQuerySet(models.QuerySet["TaskRun"]):
+    """Questions people ask of task runs, in words."""
+
+    def queued(self) -> TaskRunQuerySet:
+        return self.filter(status=TaskStatus.QUEUED)
+
+    def started(self) -> TaskRunQuerySet:
+        return self.filter(status=TaskStatus.STARTED)
+
+    def failed(self) -> TaskRunQuerySet:
+        return self.filter(status=TaskStatus.FAILED)
+
+    def live(self) -> TaskRunQuerySet:
+        return self.exclude(status__in=TERMINAL)
+
+    def finished(self) -> TaskRunQuerySet:
+        return self.filter(status__in=TERMINAL)
+
+
+class TaskRun(models.Model):
+    """One request to run a task."""
+
+    # Rows are written by hot SQL functions, which keep references right themselves: a deferred foreign key would be
+    # checked at the caller's COMMIT, and an index on it would be one more write per run (R2a).
+    task = models.ForeignKey(
+        Task, models.DO_NOTHING, related_name="runs", verbose_name=_("task"), db_constraint=False, db_index=False
+    )
+    queue = models.TextField(_("queue"), db_default="default")
+    status = models.TextField(_("status"), choices=TaskStatus.choices, db_default=TaskStatus.QUEUED)
+    priority = models.SmallIntegerField(_("priority"), db_default=0, help_text=_("−100 to 100; higher first."))
+    visible_at = models.DateTimeField(_("visible at"), null=True, help_text=_("Not claimed before; empty means due."))
+    input = models.JSONField(_("input"))
+    output = models.JSONField(_("output"), null=True)
+    error = models.JSONField(_("error"), null=True, help_text=_("Type, message and traceback of the last error."))
+    headers = models.JSONField(_("headers"), null=True)
+    delivery_token = models.UUIDField(_("delivery token"), null=True)
+    lease_until = models.DateTimeField(_("lease until"), null=True)
+    worker = models.ForeignKey(
+        Worker, models.DO_NOTHING, related_name="+", verbose_name=_("worker"), null=True, db_constraint=False, db_index=False
+    )
+    delivery_count = models.IntegerField(_("deliveries"), db_default=0)
+    failure_count = models.IntegerField(_("failures"), db_default=0)
+    lost_count = models.IntegerField(_("lost deliveries"), db_default=0)
+    queued_at = models.DateTimeField(_("queued at"))
+    started_at = models.DateTimeField(_("started at"), null=True, help_text=_("When it was first claimed."))
+    finished_at = models.DateTimeField(_("finished at"), null=True)
+
+    objects = TaskRunQuerySet.as_manager()
+
+    class Meta:
+        db_table = "cb_task_runs"
+        verbose_name = _("task run")
+        verbose_name_plural = _("task runs")
+        default_permissions = ("view",)
+        indexes = [
+            models.Index(
+                fields=["queue", "task", "priority", "id"],
+                name="cb_task_runs_claimable",
+                condition=Q(status="queued", visible_at__isnull=True),
+            ),
+            models.Index(
+                fields=["visible_at"],
+                name="cb_task_runs_due",
+                condition=Q(status="queued", visible_at__isnull=False),
+            ),
+            models.Index(fields=["lease_until"], name="cb_task_runs_leased", condition=Q(lease_until__isnull=False)),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(status__in=TaskStatus.values), name="cb_task_runs_status_known"),
+            models.CheckConstraint(condition=Q(priority__range=(-100, 100)), name="cb_task_runs_priority_range"),
+            models.CheckConstraint(
+                condition=Q(status__in=HELD, lease_until__isnull=False, delivery_token__isnull=False, worker__isnull=False)
+                | (~Q(status__in=HELD) & Q(lease_until__isnull=True)),
+                name="cb_task_runs_held_means_leased",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=TERMINAL, finished_at__isnull=False)
+                | (~Q(status__in=TERMINAL) & Q(finished_at__isnull=True)),
+                name="cb_task_runs_terminal_means_finished",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=TaskStatus.COMPLETED) | Q(output__isnull=False), name="cb_task_runs_completed_has_output"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=TaskStatus.FAILED) | Q(error__isnull=False), name="cb_task_runs_failed_has_error"
+            ),
+            models.CheckConstraint(
+                condition=Q(delivery_count__gte=F("failure_count") + F("lost_count")), name="cb_task_runs_counts_add_up"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id}/{self.pk}"

@@ -1,0 +1,18 @@
+-- How the hot tables are kept: not functions, but settings of the tables, applied with the functions.
+
+-- Every run leaves two dead rows behind, so autovacuum must not wait for a share of a table that only grows, nor pause.
+ALTER TABLE cb_task_runs SET (
+    fillfactor = 85,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_scale_factor = 0.2,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- A handful of rows, written every few seconds by each worker and read by every producer.
+ALTER TABLE cb_workers SET (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 200
+);

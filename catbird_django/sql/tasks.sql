@@ -1,0 +1,353 @@
+-- Tasks: register, run, claim, settle.
+--
+-- A run is one row from birth to retention: queued → started → completed or failed. Each function below is one
+-- transition of many runs at once, and answers one row per input, in the order given. A claim call makes one uuid;
+-- (run id, delivery token) names a delivery, and whoever settles names both. What is no longer theirs changes nothing
+-- and is answered 'stale' (R5, R5a).
+--
+-- Locks: task runs by id; claims skip what is locked and wait for nobody.
+
+-- Make these tasks known, or bring them up to date. A task whose fingerprint is already stored is not written.
+-- Returns the id of every task, in the order given. Locks: the tasks that change, by name.
+CREATE OR REPLACE FUNCTION cb_register_tasks(
+    p_names text[],
+    p_queues text[],
+    p_descriptions text[],
+    p_handlers text[],
+    p_input_schemas jsonb[],
+    p_output_schemas jsonb[],
+    p_fingerprints text[]
+)
+RETURNS TABLE (task_id bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO cb_tasks AS task
+        (name, queue, description, handler, input_schema, output_schema, fingerprint, registered_at)
+    SELECT given.*, _cb_now()
+    FROM unnest(p_names, p_queues, p_descriptions, p_handlers, p_input_schemas, p_output_schemas, p_fingerprints)
+        AS given (name, queue, description, handler, input_schema, output_schema, fingerprint)
+    WHERE NOT EXISTS (
+        SELECT FROM cb_tasks AS known WHERE known.name = given.name AND known.fingerprint = given.fingerprint
+    )
+    ORDER BY given.name
+    ON CONFLICT (name) DO UPDATE
+    SET queue = excluded.queue,
+        description = excluded.description,
+        handler = excluded.handler,
+        input_schema = excluded.input_schema,
+        output_schema = excluded.output_schema,
+        fingerprint = excluded.fingerprint,
+        registered_at = excluded.registered_at
+    WHERE task.fingerprint <> excluded.fingerprint;
+
+    -- A statement of its own: it must see what another process committed while the insert waited for it.
+    RETURN QUERY
+    SELECT task.id
+    FROM unnest(p_names) WITH ORDINALITY AS given (name, place)
+    JOIN cb_tasks AS task ON task.name = given.name
+    ORDER BY given.place;
+END;
+$$;
+
+-- Queue one run of a task per input. Returns the run's id, 'queued' and its queue for each, or 'unknown' and NULLs when
+-- no task of that name is registered. Joins the caller's transaction. NOTIFY is left to the caller, after the commit
+-- (`cb_wake_workers`); p_notify => true sends it from inside the transaction, which makes notifying producers wait
+-- for each other.
+CREATE OR REPLACE FUNCTION cb_run_tasks(
+    p_task text,
+    p_inputs jsonb[],
+    p_queue text DEFAULT NULL,
+    p_priority integer DEFAULT 0,
+    p_headers jsonb DEFAULT NULL,
+    p_notify boolean DEFAULT false
+)
+RETURNS TABLE (run_id bigint, verdict text, queue text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_task_id bigint;
+    v_queue text;
+BEGIN
+    PERFORM _cb_check_run_options(p_queue, p_priority, p_headers);
+    IF array_position(p_inputs, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'p_inputs holds a NULL; the input "nothing" is the JSON null' USING ERRCODE = 'CB001';
+    END IF;
+
+    SELECT task.id, coalesce(p_queue, task.queue) INTO v_task_id, v_queue FROM cb_tasks AS task WHERE task.name = p_task;
+    IF v_task_id IS NULL THEN
+        RETURN QUERY SELECT NULL::bigint, 'unknown', NULL FROM unnest(p_inputs);
+        RETURN;
+    END IF;
+
+    RETURN QUERY
+    INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, queued_at)
+    SELECT v_task_id, v_queue, p_priority, given.input, p_headers, _cb_now()
+    FROM unnest(p_inputs) WITH ORDINALITY AS given (input, place)
+    ORDER BY given.place
+    RETURNING run.id, 'queued', run.queue;
+
+    IF p_notify THEN
+        PERFORM cb_wake_workers(ARRAY[v_queue]);
+    END IF;
+END;
+$$;
+REVOKE ALL ON FUNCTION cb_run_tasks(text, jsonb[], text, integer, jsonb, boolean) FROM PUBLIC;
+
+-- Refuse options of a run that no client of ours sends, so that other languages get a clear error too.
+CREATE OR REPLACE FUNCTION _cb_check_run_options(p_queue text, p_priority integer, p_headers jsonb)
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF p_queue !~ '^[a-z][a-z0-9_]{0,63}$' THEN
+        RAISE EXCEPTION 'p_queue is not a name: %', left(p_queue, 80) USING ERRCODE = 'CB001';
+    END IF;
+    IF p_priority IS NULL OR p_priority NOT BETWEEN -100 AND 100 THEN
+        RAISE EXCEPTION 'p_priority is %, not between -100 and 100', coalesce(p_priority::text, 'NULL')
+            USING ERRCODE = 'CB001';
+    END IF;
+    IF jsonb_typeof(p_headers) <> 'object' THEN
+        RAISE EXCEPTION 'p_headers is not a JSON object' USING ERRCODE = 'CB001';
+    END IF;
+END;
+$$;
+
+-- The lanes that have due runs: each (queue, task, priority) once, with its oldest run, found by skipping from one to
+-- the next in the claim index. Only lanes of these tasks, and of these queues unless p_queues is NULL.
+CREATE OR REPLACE FUNCTION cb_find_task_lanes(p_task_ids bigint[], p_queues text[] DEFAULT NULL)
+RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE lane AS (
+        (
+            SELECT run.queue, run.task_id, run.priority, run.id
+            FROM cb_task_runs AS run
+            WHERE run.status = 'queued' AND run.visible_at IS NULL
+            ORDER BY run.queue, run.task_id, run.priority, run.id
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT following.queue, following.task_id, following.priority, following.id
+        FROM lane
+        CROSS JOIN LATERAL (
+            SELECT run.queue, run.task_id, run.priority, run.id
+            FROM cb_task_runs AS run
+            WHERE (run.queue, run.task_id, run.priority) > (lane.queue, lane.task_id, lane.priority)
+              AND run.status = 'queued' AND run.visible_at IS NULL
+            ORDER BY run.queue, run.task_id, run.priority, run.id
+            LIMIT 1
+        ) AS following
+    )
+    SELECT lane.queue, lane.task_id, lane.priority::integer, lane.id
+    FROM lane
+    WHERE lane.task_id = ANY (p_task_ids) AND (p_queues IS NULL OR lane.queue = ANY (p_queues));
+END;
+$$;
+
+-- Claim due runs for a worker, at most p_limits of each lane (queue, task, priority), oldest first, beginning at the
+-- lane's low-water mark p_low_ids (0: at its head). One delivery token for the whole call. Never waits for a lock.
+--
+-- The comparisons are of rows because `=` on three columns with ORDER BY id lets the planner walk the primary key and
+-- filter; this way only the claim index gives the order. The settings pin that plan, on an empty table too.
+CREATE OR REPLACE FUNCTION cb_claim_tasks(
+    p_worker_id bigint,
+    p_lease interval,
+    p_queues text[],
+    p_task_ids bigint[],
+    p_priorities integer[],
+    p_low_ids bigint[],
+    p_limits integer[]
+)
+RETURNS TABLE (
+    run_id bigint,
+    delivery_token uuid,
+    queue text,
+    task_id bigint,
+    priority integer,
+    input jsonb,
+    headers jsonb,
+    delivery_count integer,
+    failure_count integer,
+    lost_count integer
+)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_sort = off AS $$
+DECLARE
+    v_token uuid := gen_random_uuid();
+BEGIN
+    RETURN QUERY
+    UPDATE cb_task_runs AS run
+    SET status = 'started',
+        delivery_token = v_token,
+        lease_until = _cb_now() + p_lease,
+        worker_id = p_worker_id,
+        delivery_count = run.delivery_count + 1,
+        started_at = coalesce(run.started_at, _cb_now())
+    WHERE run.id = ANY (ARRAY(
+        SELECT head.id
+        FROM unnest(p_queues, p_task_ids, p_priorities, p_low_ids, p_limits)
+            AS lane (queue, task_id, priority, low_id, slots)
+        CROSS JOIN LATERAL (
+            SELECT due.id
+            FROM cb_task_runs AS due
+            WHERE (due.queue, due.task_id, due.priority, due.id)
+                    >= (lane.queue, lane.task_id, lane.priority, lane.low_id)
+              AND (due.queue, due.task_id, due.priority) <= (lane.queue, lane.task_id, lane.priority)
+              AND due.status = 'queued' AND due.visible_at IS NULL
+            ORDER BY due.queue, due.task_id, due.priority, due.id
+            LIMIT lane.slots
+            FOR UPDATE SKIP LOCKED
+        ) AS head
+    ))
+    RETURNING run.id, run.delivery_token, run.queue, run.task_id, run.priority::integer, run.input, run.headers,
+              run.delivery_count, run.failure_count, run.lost_count;
+END;
+$$;
+
+-- Complete claimed runs with their outputs: 'completed' or 'stale' for each. p_notify tells waiting callers and open
+-- pages, once for the whole batch. Locks: the runs, in the order given (send them sorted by id).
+CREATE OR REPLACE FUNCTION cb_complete_tasks(
+    p_run_ids bigint[],
+    p_delivery_tokens uuid[],
+    p_outputs jsonb[],
+    p_notify boolean DEFAULT false
+)
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_places bigint[];     -- of the claims that were ours: the same run may be reported under two tokens
+BEGIN
+    WITH completed AS (
+        UPDATE cb_task_runs AS run
+        SET status = 'completed', output = claim.output, error = NULL, lease_until = NULL, finished_at = _cb_now()
+        FROM unnest(p_run_ids, p_delivery_tokens, p_outputs)
+            WITH ORDINALITY AS claim (id, delivery_token, output, place)
+        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
+        RETURNING claim.place
+    )
+    SELECT array_agg(place) INTO v_places FROM completed;
+
+    IF p_notify AND v_places IS NOT NULL THEN
+        PERFORM _cb_tell_finished_tasks(p_run_ids);
+    END IF;
+    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'completed');
+END;
+$$;
+
+-- Fail claimed runs for good, with what went wrong: 'failed' or 'stale' for each. Locks: as cb_complete_tasks.
+CREATE OR REPLACE FUNCTION cb_fail_tasks(
+    p_run_ids bigint[],
+    p_delivery_tokens uuid[],
+    p_errors jsonb[],
+    p_notify boolean DEFAULT false
+)
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_places bigint[];
+BEGIN
+    WITH failed AS (
+        UPDATE cb_task_runs AS run
+        SET status = 'failed',
+            error = claim.error,
+            lease_until = NULL,
+            failure_count = run.failure_count + 1,
+            finished_at = _cb_now()
+        FROM unnest(p_run_ids, p_delivery_tokens, p_errors)
+            WITH ORDINALITY AS claim (id, delivery_token, error, place)
+        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
+        RETURNING claim.place
+    )
+    SELECT array_agg(place) INTO v_places FROM failed;
+
+    IF p_notify AND v_places IS NOT NULL THEN
+        PERFORM _cb_tell_finished_tasks(p_run_ids);
+    END IF;
+    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'failed');
+END;
+$$;
+
+-- Give claimed runs back, unfinished: they are queued again at once, and neither a failure nor a loss is counted.
+-- 'released' or 'stale' for each. Locks: as cb_complete_tasks.
+CREATE OR REPLACE FUNCTION cb_release_tasks(p_run_ids bigint[], p_delivery_tokens uuid[])
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_places bigint[];
+BEGIN
+    WITH released AS (
+        UPDATE cb_task_runs AS run
+        SET status = 'queued', delivery_token = NULL, lease_until = NULL, worker_id = NULL
+        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
+        RETURNING claim.place
+    )
+    SELECT array_agg(place) INTO v_places FROM released;
+
+    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'released');
+END;
+$$;
+
+-- Renew the leases of claimed runs: 'extended' or 'stale' for each. An expired lease that nobody has taken back is
+-- still good: the token alone decides (R5). Locks: as cb_complete_tasks.
+CREATE OR REPLACE FUNCTION cb_extend_tasks(p_run_ids bigint[], p_delivery_tokens uuid[], p_lease interval)
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_places bigint[];
+BEGIN
+    WITH extended AS (
+        UPDATE cb_task_runs AS run
+        SET lease_until = _cb_now() + p_lease
+        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
+        RETURNING claim.place
+    )
+    SELECT array_agg(place) INTO v_places FROM extended;
+
+    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'extended');
+END;
+$$;
+
+-- One verdict per claim, in the order given: p_accepted where its place is among p_places, else 'stale'.
+CREATE OR REPLACE FUNCTION _cb_verdicts(p_run_ids bigint[], p_places bigint[], p_accepted text)
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT AS $$
+BEGIN
+    -- Nearly always all are ours; only otherwise is each place looked up.
+    IF cardinality(p_places) = cardinality(p_run_ids) THEN
+        RETURN QUERY SELECT claim.id, p_accepted FROM unnest(p_run_ids) AS claim (id);
+        RETURN;
+    END IF;
+
+    RETURN QUERY
+    SELECT claim.id, CASE WHEN claim.place = ANY (p_places) THEN p_accepted ELSE 'stale' END
+    FROM unnest(p_run_ids) WITH ORDINALITY AS claim (id, place);
+END;
+$$;
+
+-- Hint that these runs may have finished: their ids, or nothing when they do not fit into a notification (R9).
+CREATE OR REPLACE FUNCTION _cb_tell_finished_tasks(p_run_ids bigint[])
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_ids text := array_to_string(p_run_ids, ',');
+BEGIN
+    PERFORM pg_notify('cb_live', CASE WHEN length(v_ids) < 7900 THEN 'task_runs ' || v_ids ELSE '' END);
+END;
+$$;
+
+-- What became of these runs, as far as they exist: status, and output or error when they have ended.
+CREATE OR REPLACE FUNCTION cb_read_task_runs(p_run_ids bigint[])
+RETURNS TABLE (run_id bigint, status text, output jsonb, error jsonb)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY
+    SELECT run.id, run.status, run.output, run.error FROM cb_task_runs AS run WHERE run.id = ANY (p_run_ids);
+END;
+$$;

@@ -1,0 +1,79 @@
+-- Workers: who is there, who sleeps, who has to be woken.
+--
+-- A worker that found nothing announces that it sleeps and looks once more before it does. Whoever queues work asks,
+-- after the commit, whether anyone sleeps, and notifies only then (R9a): asked before the commit, a worker could
+-- announce, find nothing and fall asleep in between. A lost notification costs one poll, never a run.
+--
+-- Locks: workers by id.
+
+-- Enter a worker process, known by its random boot id. Returns its id.
+CREATE OR REPLACE FUNCTION cb_register_worker(
+    p_boot_id uuid,
+    p_host text,
+    p_pid integer,
+    p_version text,
+    p_queues jsonb,
+    p_handlers jsonb,
+    p_slots integer
+)
+RETURNS bigint
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+    INSERT INTO cb_workers (boot_id, host, pid, version, queues, handlers, slots, started_at, seen_at)
+    VALUES (p_boot_id, p_host, p_pid, p_version, p_queues, p_handlers, p_slots, _cb_now(), _cb_now())
+    RETURNING id
+$$;
+
+-- Say that this worker is alive. False when its row is gone.
+CREATE OR REPLACE FUNCTION cb_greet_worker(p_worker_id bigint)
+RETURNS boolean
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+    WITH greeted AS (
+        UPDATE cb_workers SET seen_at = _cb_now(), stopped_at = NULL WHERE id = p_worker_id RETURNING id
+    )
+    SELECT EXISTS (SELECT FROM greeted)
+$$;
+
+-- Say that this worker has stopped. Saying it again changes nothing.
+CREATE OR REPLACE FUNCTION cb_stop_worker(p_worker_id bigint)
+RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+    UPDATE cb_workers
+    SET stopped_at = _cb_now(), seen_at = _cb_now(), sleeping_since = NULL
+    WHERE id = p_worker_id AND stopped_at IS NULL
+$$;
+
+-- Announce that this worker is about to sleep until it is notified. It must look for work once more afterwards.
+CREATE OR REPLACE FUNCTION cb_announce_sleep(p_worker_id bigint)
+RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+    UPDATE cb_workers SET sleeping_since = _cb_now(), seen_at = _cb_now() WHERE id = p_worker_id
+$$;
+
+-- Wake the workers that sleep and serve any of these queues, with one notification. Returns how many were asleep.
+-- Never waits for a lock.
+CREATE OR REPLACE FUNCTION cb_wake_workers(p_queues text[])
+RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_asleep bigint[];
+BEGIN
+    SELECT array_agg(worker.id ORDER BY worker.id)
+    INTO v_asleep
+    FROM cb_workers AS worker
+    WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ?| p_queues);
+
+    IF v_asleep IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    -- So that the next producer need not notify them again. A row that is locked is left as it is: at worst its worker
+    -- is notified twice.
+    UPDATE cb_workers
+    SET sleeping_since = NULL
+    WHERE id = ANY (ARRAY(SELECT id FROM cb_workers WHERE id = ANY (v_asleep) ORDER BY id FOR UPDATE SKIP LOCKED));
+
+    PERFORM pg_notify('cb_work', CASE WHEN cardinality(v_asleep) < 300 THEN array_to_string(v_asleep, ',') ELSE '' END);
+    RETURN cardinality(v_asleep);
+END;
+$$;
+REVOKE ALL ON FUNCTION cb_wake_workers(text[]) FROM PUBLIC;

@@ -1,0 +1,43 @@
+"""Statuses of runs and verdicts of SQL functions, spelled once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from django.db.models import TextChoices
+from django.utils.translation import pgettext_lazy
+
+
+class TaskStatus(TextChoices):
+    """The life of a task run (T3)."""
+
+    QUEUED = "queued", pgettext_lazy("task status", "queued")
+    STARTED = "started", pgettext_lazy("task status", "started")
+    CANCELING = "canceling", pgettext_lazy("task status", "canceling")
+    COMPLETED = "completed", pgettext_lazy("task status", "completed")
+    FAILED = "failed", pgettext_lazy("task status", "failed")
+    SKIPPED = "skipped", pgettext_lazy("task status", "skipped")
+    CANCELED = "canceled", pgettext_lazy("task status", "canceled")
+    EXPIRED = "expired", pgettext_lazy("task status", "expired")
+
+
+TERMINAL_STATUSES: Final = frozenset({"completed", "failed", "skipped", "canceled", "expired"})
+"""Statuses that are final, of every kind of run; everything else is live (R8)."""
+
+
+class RunVerdict(StrEnum):
+    """What `cb_run_tasks` says of each input."""
+
+    QUEUED = "queued"
+    UNKNOWN = "unknown"
+
+
+class SettleVerdict(StrEnum):
+    """What a settling function says of each claim: it counted, or the claim was no longer ours."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RELEASED = "released"
+    EXTENDED = "extended"
+    STALE = "stale"

@@ -1,0 +1,1 @@
+"""The worker: claims runs, runs their handlers, settles what came of it."""

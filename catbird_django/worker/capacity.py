@@ -1,0 +1,85 @@
+"""How much this worker may hold: free slots, and a prefetch that follows what handlers really finish (W2)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+WINDOW = 0.1  # seconds over which finished runs are counted
+
+
+class Meter:
+    """Counts what was finished within the last window, in two halves that take turns."""
+
+    def __init__(self) -> None:
+        self._half = 0
+        self._now = 0
+        self._before = 0
+
+    def add(self, moment: float) -> None:
+        self._turn(moment)
+        self._now += 1
+
+    def count(self, moment: float) -> int:
+        self._turn(moment)
+        return self._now + self._before
+
+    def _turn(self, moment: float) -> None:
+        half = int(moment / (WINDOW / 2))
+        if half == self._half:
+            return
+        self._before = self._now if half == self._half + 1 else 0
+        self._half, self._now = half, 0
+
+
+class Capacity:
+    """The claims in flight: begun or waiting, until they are finished.
+
+    A handler may have as many claims waiting as it finished within the last window, at most `prefetch`, and none until
+    that was measured: so a slow handler never holds work that another worker could do.
+    """
+
+    def __init__(self, slots: int, *, prefetch: int) -> None:
+        self._slots = slots
+        self._prefetch = prefetch
+        self._lock = threading.Lock()
+        self._in_flight: Counter[int] = Counter()
+        self._total = 0
+        self._meters: dict[int, Meter] = {}
+
+    @property
+    def in_flight(self) -> int:
+        return self._total
+
+    def room(self, task_id: int) -> int:
+        """How many more runs of this task may be claimed now."""
+        with self._lock:
+            free_slots = max(0, self._slots - self._total)
+            prefetch = self._prefetch_of(task_id)
+            waiting = max(0, self._total - self._slots)
+            return free_slots + max(0, prefetch - waiting)
+
+    def is_low(self) -> bool:
+        """Whether it is time to claim again: a slot is free, or half of what may wait has been begun."""
+        with self._lock:
+            prefetch = max((self._prefetch_of(task_id) for task_id in self._in_flight), default=0)
+            return self._total < self._slots + prefetch // 2
+
+    def take(self, task_ids: Iterable[int]) -> None:
+        with self._lock:
+            for task_id in task_ids:
+                self._in_flight[task_id] += 1
+                self._total += 1
+
+    def give_back(self, task_id: int, *, finished: bool) -> None:
+        with self._lock:
+            self._total -= 1
+            self._in_flight[task_id] -= 1
+            if finished:
+                self._meters.setdefault(task_id, Meter()).add(time.monotonic())
+
+    def _prefetch_of(self, task_id: int) -> int:
+        meter = self._meters.get(task_id)
+        return min(meter.count(time.monotonic()), self._prefetch) if meter else 0

@@ -1,0 +1,64 @@
+"""What this process can run: the handler of each task, by the task's id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from catbird_django.client.context import TaskContext
+from catbird_django.codec import Codec, decode_any
+from catbird_django.definitions.task import TaskDefinition
+from catbird_django.engine.tasks import TaskClaim
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHandler:
+    """A task's function with everything needed to call it, looked up once."""
+
+    task_id: int
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    takes_input: bool
+    takes_context: bool
+    input_codec: Codec[Any]
+    output_codec: Codec[Any]
+
+    def arguments(self, claim: TaskClaim) -> list[Any]:
+        """The arguments for a claim; raise PayloadError when its input does not fit the type (any more)."""
+        arguments: list[Any] = []
+        if self.takes_input:
+            arguments.append(self.input_codec.decode(claim.input, name="input"))
+        if self.takes_context:
+            arguments.append(self._context(claim))
+        return arguments
+
+    def _context(self, claim: TaskClaim) -> TaskContext:
+        return TaskContext(
+            run_id=claim.run_id,
+            task=self.name,
+            queue=claim.queue,
+            attempt=claim.attempt,
+            headers=decode_any(claim.headers, name="headers") if claim.headers else {},
+        )
+
+
+def build_handlers(definitions: Iterable[TaskDefinition], task_ids: dict[str, int]) -> dict[int, TaskHandler]:
+    """Look up once what every claim of these tasks needs."""
+    handlers = {}
+    for definition in definitions:
+        if definition.handler is None:
+            continue
+        task_id = task_ids[definition.name]
+        handlers[task_id] = TaskHandler(
+            task_id=task_id,
+            name=definition.name,
+            function=definition.handler,
+            is_async=definition.signature.is_async,
+            takes_input=definition.signature.takes_input,
+            takes_context=definition.signature.takes_context,
+            input_codec=definition.input_codec,
+            output_codec=definition.output_codec,
+        )
+    return handlers

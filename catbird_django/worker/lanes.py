@@ -1,0 +1,68 @@
+"""Which lanes have work, and where in each of them to begin.
+
+A lane is a task in a queue at a priority. The low-water mark of a lane is the smallest id of the last batch from it: a
+claim that begins there does not walk over the dead rows before it. Ids commit out of order, and rows below the mark
+come back (released, promoted), so the mark is dropped once a second and whenever a lane gave less than was asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest, TaskClaim
+
+TRUST_MARKS_FOR = 1.0  # seconds
+
+
+@dataclass(slots=True)
+class KnownLane:
+    """A lane with work in it, as far as we know."""
+
+    lane: Lane
+    head_id: int
+    low_id: int = 0
+
+
+class Lanes:
+    """The lanes that this worker claims from, best first."""
+
+    def __init__(self) -> None:
+        self._known: dict[Lane, KnownLane] = {}
+        self._found_at = float("-inf")
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def is_stale(self) -> bool:
+        """Whether the lanes must be found anew."""
+        return not self._known or time.monotonic() - self._found_at > TRUST_MARKS_FOR
+
+    def found(self, heads: Iterable[LaneHead]) -> None:
+        """Take over what a look at the whole index found; every mark begins anew."""
+        self._known = {head.lane: KnownLane(head.lane, head.head_id) for head in heads}
+        self._found_at = time.monotonic()
+
+    def requests(self, room: Callable[[int], int]) -> list[LaneRequest]:
+        """What to claim, given the room that each task has: highest priority first, then the oldest head."""
+        ordered = sorted(self._known.values(), key=lambda known: (-known.lane.priority, known.head_id))
+        requests = []
+        taken = 0
+        for known in ordered:
+            limit = room(known.lane.task_id) - taken
+            if limit > 0:
+                requests.append(LaneRequest(known.lane, known.low_id, limit))
+                taken += limit
+        return requests
+
+    def claimed(self, requests: Sequence[LaneRequest], claims: Sequence[TaskClaim]) -> None:
+        """Move the marks on; forget the lanes that gave less than was asked."""
+        for request in requests:
+            ids = [claim.run_id for claim in claims if Lane(claim.queue, claim.task_id, claim.priority) == request.lane]
+            if len(ids) < request.limit:
+                self._known.pop(request.lane, None)
+                self._found_at = float("-inf")
+            else:
+                known = self._known[request.lane]
+                known.low_id = known.head_id = min(ids)

@@ -1,0 +1,67 @@
+"""Keeps the leases of held claims alive, and the worker's own row; notices the claims that were lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import DatabaseError, InterfaceError, connections
+
+from catbird_django.engine import tasks, workers
+from catbird_django.engine.tasks import Delivery
+from catbird_django.statuses import SettleVerdict
+
+logger = logging.getLogger("catbird.worker")
+
+
+class LeaseKeeper:
+    """Renews every third of a lease, on a thread and a connection of its own, so that no busy handler can delay it."""
+
+    def __init__(self, worker_id: int, *, lease: timedelta, using: str) -> None:
+        self._worker_id = worker_id
+        self._lease = lease
+        self._using = using
+        self._held: set[Delivery] = set()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="catbird-leases", daemon=True)
+
+    @property
+    def held(self) -> set[Delivery]:
+        """What this worker holds now: claimed, and not yet settled."""
+        return self._held.copy()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(timeout=5)
+
+    def hold(self, deliveries: Sequence[Delivery]) -> None:
+        self._held.update(deliveries)
+
+    def let_go(self, deliveries: Sequence[Delivery]) -> None:
+        self._held.difference_update(deliveries)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._lease.total_seconds() / 3):
+            try:
+                self._renew()
+            except (DatabaseError, InterfaceError) as error:
+                logger.warning("cannot renew leases, trying again", extra={"error": str(error)})
+                connections.close_all()
+        connections.close_all()
+
+    def _renew(self) -> None:
+        workers.greet_worker(self._worker_id, using=self._using)
+        deliveries = sorted(self.held)  # one lock order for everyone
+        if not deliveries:
+            return
+        verdicts = tasks.extend_tasks(deliveries, lease=self._lease, using=self._using)
+        lost = [delivery for delivery, verdict in zip(deliveries, verdicts, strict=True) if verdict is SettleVerdict.STALE]
+        # What was settled meanwhile is stale too; only what we still hold was lost.
+        for delivery in self._held.intersection(lost):
+            logger.warning("claim was lost", extra={"run_id": delivery.run_id})
+        self.let_go(lost)

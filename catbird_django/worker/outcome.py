@@ -1,0 +1,73 @@
+"""How one claim ended."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import dataclass
+
+from catbird_django.engine.tasks import TaskClaim
+
+MAX_MESSAGE = 8 * 1024  # characters; an exception may say anything, at any length
+MAX_TRACEBACK = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The handler returned; `output` is its value as JSON text."""
+
+    claim: TaskClaim
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt went wrong; `error` is what is stored of it, as JSON text."""
+
+    claim: TaskClaim
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The run goes back to the queue as if it had not been claimed."""
+
+    claim: TaskClaim
+
+
+Outcome = Completed | Failed | Released
+
+
+def failure(claim: TaskClaim, error: BaseException) -> Failed:
+    """Describe an exception so that it can be stored, whatever it is."""
+    return Failed(
+        claim,
+        json.dumps(
+            {
+                "type": _clean(type(error).__qualname__, 200),
+                "message": _clean(_text_of(error), MAX_MESSAGE),
+                "traceback": _clean(_traceback_of(error), MAX_TRACEBACK, keep_end=True),
+            }
+        ),
+    )
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - __str__ is the user's code
+        return f"(its __str__ raised {type(broken).__qualname__})"
+
+
+def _traceback_of(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error, limit=-30))
+    except Exception as broken:  # noqa: BLE001 - formatting calls the user's __str__ and __repr__
+        return f"(cannot be formatted: {type(broken).__qualname__})"
+
+
+def _clean(text: str, limit: int, *, keep_end: bool = False) -> str:
+    """Make text that jsonb takes: bounded, without NUL and lone surrogates."""
+    if len(text) > limit:
+        text = f"… {text[-limit:]}" if keep_end else f"{text[:limit]} …"
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

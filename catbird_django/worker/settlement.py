@@ -1,0 +1,120 @@
+"""Collects outcomes and reports them to the database in batches.
+
+A batch is whatever has come while the one before was under way: one when idle, hundreds under load.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
+
+from catbird_django.engine import tasks as engine
+from catbird_django.engine.tasks import Delivery
+from catbird_django.statuses import SettleVerdict
+from catbird_django.worker.outcome import Completed, Failed, Outcome, Released, failure
+
+logger = logging.getLogger("catbird.worker")
+
+MAX_BATCH = 500
+LONGEST_PAUSE = 5.0  # seconds between attempts while the database does not answer
+
+
+class Settlement:
+    """Settles on a thread and a connection of its own. Results are kept until the database has taken them."""
+
+    def __init__(self, *, using: str, notify: bool, settled: Callable[[Sequence[Delivery]], None]) -> None:
+        self._using = using
+        self._notify = notify
+        self._settled = settled
+        self._outcomes: deque[Outcome] = deque()
+        self._arrived = threading.Event()
+        self._stopping = False
+        self._unsettled = 0
+        self._thread = threading.Thread(target=self._run, name="catbird-settlement", daemon=True)
+
+    @property
+    def backlog(self) -> int:
+        """How many outcomes the database does not have yet."""
+        return len(self._outcomes) + self._unsettled
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def add(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        if not self._arrived.is_set():
+            self._arrived.set()
+
+    def stop(self, *, timeout: float) -> bool:
+        """Settle what is left, for at most `timeout` seconds; say whether all of it was."""
+        self._stopping = True
+        self._arrived.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            self._arrived.wait()
+            self._arrived.clear()
+            while self._outcomes:
+                batch = [self._outcomes.popleft() for _ in range(min(len(self._outcomes), MAX_BATCH))]
+                self._unsettled = len(batch)
+                self._settle_until_taken(batch)
+                self._unsettled = 0
+            if self._stopping:
+                break
+        connections.close_all()
+
+    def _settle_until_taken(self, batch: Sequence[Outcome]) -> None:
+        """Settle a batch, however long the database is away."""
+        pause = 0.1
+        while True:
+            try:
+                self._settle(batch)
+                break
+            except (OperationalError, InterfaceError) as error:
+                logger.warning("cannot settle, trying again", extra={"error": str(error), "retry_in": pause})
+                connections.close_all()
+                time.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            except DatabaseError as error:
+                self._settle_one_by_one(batch, error)
+                break
+        self._settled([outcome.claim.delivery for outcome in batch])
+
+    def _settle(self, batch: Sequence[Outcome]) -> None:
+        ordered = sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
+        completed = [(outcome.claim.delivery, outcome.output) for outcome in ordered if isinstance(outcome, Completed)]
+        failed = [(outcome.claim.delivery, outcome.error) for outcome in ordered if isinstance(outcome, Failed)]
+        released = [outcome.claim.delivery for outcome in ordered if isinstance(outcome, Released)]
+        if completed:
+            verdicts = engine.complete_tasks(completed, notify=self._notify, using=self._using)
+            _report_stale([delivery for delivery, _ in completed], verdicts)
+        if failed:
+            verdicts = engine.fail_tasks(failed, notify=self._notify, using=self._using)
+            _report_stale([delivery for delivery, _ in failed], verdicts)
+        if released:
+            _report_stale(released, engine.release_tasks(released, using=self._using))
+
+    def _settle_one_by_one(self, batch: Sequence[Outcome], reason: Exception) -> None:
+        """One outcome of the batch cannot be stored: fail that run, and let its neighbours through (F4a)."""
+        logger.error("a batch was refused, settling one by one", extra={"size": len(batch), "error": str(reason)})
+        for outcome in batch:
+            try:
+                self._settle([outcome])
+            except (OperationalError, InterfaceError):
+                raise
+            except DatabaseError as error:
+                logger.error("a result cannot be stored", extra={"run_id": outcome.claim.run_id}, exc_info=error)
+                self._settle([failure(outcome.claim, error)])
+
+
+def _report_stale(deliveries: Sequence[Delivery], verdicts: Sequence[SettleVerdict]) -> None:
+    for delivery, verdict in zip(deliveries, verdicts, strict=True):
+        if verdict is SettleVerdict.STALE:
+            logger.warning("claim was lost, its result is dropped", extra={"run_id": delivery.run_id})

@@ -1,0 +1,191 @@
+"""One worker process: builds the parts, starts them, stops them in order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import uuid4
+
+from django.db import DatabaseError, InterfaceError, connections
+
+import catbird_django
+from catbird_django.client.registration import register_tasks
+from catbird_django.conf import Settings
+from catbird_django.definitions.registry import Registry
+from catbird_django.definitions.task import TaskDefinition
+from catbird_django.engine import tasks as engine
+from catbird_django.engine import workers
+from catbird_django.engine.schema import require_current_schema
+from catbird_django.engine.tasks import TaskClaim
+from catbird_django.errors import DefinitionError, UnknownName
+from catbird_django.worker.capacity import Capacity
+from catbird_django.worker.claim_loop import Calls, ClaimLoop
+from catbird_django.worker.event_loop import LoopRunner
+from catbird_django.worker.executor import Executor
+from catbird_django.worker.handlers import build_handlers
+from catbird_django.worker.leases import LeaseKeeper
+from catbird_django.worker.outcome import Outcome, Released
+from catbird_django.worker.settlement import Settlement
+from catbird_django.worker.threads import ThreadRunner
+from catbird_django.worker.wakeups import Wakeups
+
+logger = logging.getLogger("catbird.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What one worker process should do."""
+
+    concurrency: int
+    queues: Sequence[str] | None = None
+    tasks: Sequence[str] | None = None
+    until_idle: bool = False
+
+
+class Worker:
+    """Claims, runs and settles until it is told to stop."""
+
+    def __init__(self, options: WorkerOptions, settings: Settings, registry: Registry) -> None:
+        self._options = options
+        self._settings = settings
+        self._using = settings.database
+        self._stop = threading.Event()
+        definitions = _runnable(registry, options.tasks)
+        require_current_schema(using=self._using)
+        self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
+        self.id = workers.register_worker(self._introduction(), using=self._using)
+        self._build()
+
+    def _build(self) -> None:
+        options, settings = self._options, self._settings
+        executor = Executor(self._handlers, max_payload=settings.max_payload)
+        self._capacity = Capacity(options.concurrency, prefetch=settings.prefetch)
+        self._leases = LeaseKeeper(self.id, lease=settings.lease, using=self._using)
+        self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._leases.let_go)
+        self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
+        self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
+        self._wakeups = Wakeups(self.id, using=self._using, dsn=settings.listen_dsn)
+        self._claim_loop = ClaimLoop(
+            calls=Calls(
+                find_lanes=partial(engine.find_task_lanes, list(self._handlers), options.queues, using=self._using),
+                claim=partial(engine.claim_tasks, worker_id=self.id, lease=settings.lease, using=self._using),
+                announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
+                hand_over=self._hand_over,
+                may_claim=lambda: self._settlement.backlog <= settings.prefetch,
+                idle=self._stop_if_idle,
+            ),
+            capacity=self._capacity,
+            wakeups=self._wakeups,
+            poll_interval=settings.poll_interval,
+            idle_poll_interval=settings.idle_poll_interval,
+        )
+
+    @property
+    def task_names(self) -> list[str]:
+        """What this worker can run."""
+        return sorted(handler.name for handler in self._handlers.values())
+
+    def run(self) -> bool:
+        """Work until `stop()` is called, then stop in order; False if handlers had to be left behind."""
+        self._start()
+        try:
+            self._stop.wait()
+        finally:
+            finished = self._shut_down()
+        return finished
+
+    def stop(self) -> None:
+        """Ask the worker to stop: claim no more, finish what runs within the grace, give back the rest."""
+        self._stop.set()
+
+    def _start(self) -> None:
+        logger.info(
+            "worker started", extra={"worker_id": self.id, "tasks": self.task_names}
+        )
+        connections.close_all()
+        parts = [self._leases, self._settlement, self._threads, self._event_loop, self._claim_loop]
+        if self._settings.notify:
+            parts.append(self._wakeups)
+        for part in parts:
+            part.start()
+
+    def _hand_over(self, claims: Sequence[TaskClaim]) -> None:
+        """Give claims to whoever runs them."""
+        self._leases.hold([claim.delivery for claim in claims])
+        self._capacity.take(claim.task_id for claim in claims)
+        on_threads = [claim for claim in claims if not self._handlers[claim.task_id].is_async]
+        on_loop = [claim for claim in claims if self._handlers[claim.task_id].is_async]
+        if on_threads:
+            self._threads.submit(on_threads)
+        if on_loop:
+            self._event_loop.submit(on_loop)
+
+    def _finish(self, outcome: Outcome) -> None:
+        """Take the outcome of a claim from whoever ran it."""
+        self._settlement.add(outcome)
+        self._capacity.give_back(outcome.claim.task_id, finished=True)
+        if not self._wakeups.event.is_set() and self._capacity.is_low():
+            self._wakeups.event.set()
+
+    def _stop_if_idle(self) -> None:
+        if self._options.until_idle and not self._capacity.in_flight and not self._settlement.backlog:
+            self.stop()
+
+    def _shut_down(self) -> bool:
+        """Stop claiming, let running handlers end within the grace, give back the others, settle, say goodbye."""
+        deadline = time.monotonic() + self._settings.shutdown_grace.total_seconds()
+        self._claim_loop.stop()
+        for claim in self._threads.take_back() + self._event_loop.take_back():
+            self._capacity.give_back(claim.task_id, finished=False)
+            self._settlement.add(Released(claim))
+        while self._capacity.in_flight and time.monotonic() < deadline:
+            time.sleep(0.02)
+        left_behind = self._capacity.in_flight
+        self._threads.stop()
+        self._event_loop.stop()
+        settled = self._settlement.stop(timeout=max(2.0, deadline - time.monotonic()))
+        self._leases.stop()
+        self._wakeups.stop()
+        self._say_goodbye(left_behind)
+        return settled and not left_behind
+
+    def _say_goodbye(self, left_behind: int) -> None:
+        """Give back what handlers still hold, and mark this worker as stopped, if the database is there."""
+        try:
+            engine.release_tasks(sorted(self._leases.held), using=self._using)
+            workers.stop_worker(self.id, using=self._using)
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("cannot say goodbye, leases will run out", extra={"error": str(error)})
+        finally:
+            connections.close_all()
+        logger.info("worker stopped", extra={"worker_id": self.id, "left_behind": left_behind})
+
+    def _introduction(self) -> workers.WorkerRow:
+        return workers.WorkerRow(
+            boot_id=uuid4(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=catbird_django.__version__,
+            queues=self._options.queues,
+            handlers=[handler.name for handler in self._handlers.values()],
+            slots=self._options.concurrency,
+        )
+
+
+def _runnable(registry: Registry, names: Sequence[str] | None) -> list[TaskDefinition]:
+    """The tasks to run: those with a handler here, or the named ones. Two of one name are refused."""
+    if registry.conflicts:
+        raise DefinitionError("; ".join(str(conflict) for conflict in registry.conflicts.values()))
+    definitions = [definition for definition in registry.tasks.values() if definition.handler is not None]
+    if names is None:
+        return definitions
+    known = {definition.name: definition for definition in definitions}
+    if unknown := [name for name in names if name not in known]:
+        raise UnknownName(f"no task named {unknown[0]!r} has a handler here (there are: {', '.join(sorted(known))})")
+    return [known[name] for name in names]

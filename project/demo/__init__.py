@@ -1,0 +1,1 @@
+"""The demo: a few tasks, and the command that shows them running."""
