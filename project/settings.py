@@ -13,7 +13,7 @@ env = environ.Env()
 env.read_env(BASE_DIR / ".env")  # does nothing where there is none
 
 # The embedded database and the secret key live here.
-HOME = BASE_DIR / ".catbird"
+HOME = Path(env("CATBIRD_HOME", default=str(BASE_DIR / ".catbird")))
 
 DEBUG = env.bool("DEBUG", default=True)
 SECRET_KEY = env("SECRET_KEY", default="") or kept_secret_key(HOME / "secret_key")

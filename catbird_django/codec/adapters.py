@@ -41,6 +41,7 @@ class Traits:
     # None leaves the question to types that have answered it themselves.
     unknown_fields: Literal["forbid"] | None
     has_alternatives: bool
+    may_overflow: bool
 
 
 def build_adapter(annotation: Any) -> TypeAdapter[Any]:
@@ -65,6 +66,7 @@ def traits_of(adapter: TypeAdapter[Any]) -> Traits:
         key_types=TYPED_KEYS if any(map(_has_typed_keys, nodes)) else STRING_KEYS,
         unknown_fields=None if any(map(_decides_on_unknown_fields, nodes)) else "forbid",
         has_alternatives=any(map(_has_alternatives, nodes)),
+        may_overflow=any(map(_may_overflow, nodes)),
     )
 
 
@@ -99,10 +101,15 @@ def _has_alternatives(node: Node) -> bool:
     return sum(kind not in _SCALARS for kind in kinds) > 1
 
 
+def _may_overflow(node: Node) -> bool:
+    kind = str(node.get("type"))
+    return kind in {"any", "float"} or kind.startswith("function-")
+
+
 def _unsupported(annotation: Any, reason: str) -> DefinitionError:
     shown = annotation.__qualname__ if isinstance(annotation, type) else repr(annotation)
     return DefinitionError(f"{shown} cannot be the type of a stored value: {reason}")
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0]

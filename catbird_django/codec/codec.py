@@ -20,6 +20,8 @@ from catbird_django.errors import PayloadError
 
 T = TypeVar("T")
 
+_JSON_TYPES = frozenset({dict, list, str, int, float, bool, type(None)})
+
 
 class Codec(Generic[T]):
     """Encodes and decodes values of one declared type; made by `codec_for`."""
@@ -28,6 +30,8 @@ class Codec(Generic[T]):
         self._annotation = annotation
         self._adapter = adapter
         self._traits = traits_of(adapter)
+        self._validate_json = adapter.validator.validate_json
+        self._to_json = adapter.serializer.to_json
 
     def encode(self, value: object, *, name: str, max_bytes: int) -> str:
         """Return compact JSON text for a value of the type or for its JSON form.
@@ -64,27 +68,26 @@ class Codec(Generic[T]):
 
     def _read(self, text: str, *, given: object, name: str) -> T:
         typed = self._parse(text, name=name, unknown_fields=self._traits.unknown_fields)
-        if type(given) is not type(typed) or self._traits.has_alternatives:
+        if self._traits.has_alternatives or not (type(given) is type(typed) or type(given) in _JSON_TYPES):
             check_class_kept(given, typed, name=name, nested=self._traits.has_alternatives)
         return typed
 
     def _parse(self, text: str, *, name: str, unknown_fields: Literal["forbid"] | None) -> T:
         try:
-            value = self._adapter.validator.validate_json(text, strict=True, extra=unknown_fields)
+            value = self._validate_json(text, strict=True, extra=unknown_fields)
         except ValidationError as error:
             # Without its cause: the library's message shows the values, and payloads stay out of logs.
             raise payload_error(error, text, name=name) from None
         except Exception as error:
             # A __post_init__ or a validator of the type may raise anything.
             raise PayloadError(f"{type(error).__name__} in the declared type: {error}", path=name) from error
-        check_finite(value, text, name=name)
+        if self._traits.may_overflow:
+            check_finite(value, text, name=name)
         return cast("T", value)
 
     def _write(self, value: object, *, name: str) -> bytes:
         try:
-            return self._adapter.serializer.to_json(
-                value, by_alias=True, round_trip=True, warnings=False, fallback=to_builtins
-            )
+            return self._to_json(value, by_alias=True, round_trip=True, warnings=False, fallback=to_builtins)
         except PydanticSerializationError as error:
             raise unwritable(value, error, name=name, key_types=self._traits.key_types) from None
 

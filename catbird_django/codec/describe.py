@@ -97,7 +97,7 @@ class _Reader:
 
     def field(self, name: str, schema: Schema, *, required: bool = True) -> Field:
         own_title = schema.get("title")
-        reader, schema, nullable = self._opened(schema)
+        reader, schema, nullable = self.opened(schema)
         kind = FieldKind.JSON if "$ref" in schema else _kind_of(schema)
         return Field(
             name=name,
@@ -109,14 +109,14 @@ class _Reader:
             default=schema.get("default"),
             choices=_choices(schema),
             constraints={key: schema[key] for key in sorted(_CONSTRAINTS & schema.keys())},
-            fields=tuple(reader._inside(kind, schema)),
-            item=reader._item(kind, schema),
-            variants=tuple(reader._variants(kind, schema)),
+            fields=tuple(reader.inside(kind, schema)),
+            item=reader.item(kind, schema),
+            variants=tuple(reader.variants(kind, schema)),
         )
 
-    def _opened(self, schema: Schema) -> tuple[_Reader, Schema, bool]:
+    def opened(self, schema: Schema) -> tuple[_Reader, Schema, bool]:
         """Follow the reference and take out the null; the schema is still a reference when it leads back up."""
-        reader, schema = self._resolved(schema)
+        reader, schema = self.resolved(schema)
         choices = schema.get("anyOf", ())
         others = [choice for choice in choices if choice.get("type") != "null"]
         if len(others) == len(choices):
@@ -124,34 +124,34 @@ class _Reader:
         beside = {key: part for key, part in schema.items() if key != "anyOf"}
         if len(others) > 1:
             return reader, {"anyOf": others, **beside}, True
-        reader, schema = reader._resolved(others[0])
+        reader, schema = reader.resolved(others[0])
         return reader, {**schema, **beside}, True
 
-    def _resolved(self, schema: Schema) -> tuple[_Reader, Schema]:
+    def resolved(self, schema: Schema) -> tuple[_Reader, Schema]:
         reference = schema.get("$ref", "").removeprefix("#/$defs/")
         if not reference or reference in self.enclosing:
             return self, schema
         # What stands beside a reference, a default or a description, counts more than what it leads to.
         beside = {key: part for key, part in schema.items() if key != "$ref"}
         inside = replace(self, enclosing=self.enclosing | {reference})
-        return inside._resolved({**self.definitions[reference], **beside})
+        return inside.resolved({**self.definitions[reference], **beside})
 
-    def _inside(self, kind: FieldKind, schema: Schema) -> Iterator[Field]:
+    def inside(self, kind: FieldKind, schema: Schema) -> Iterator[Field]:
         if kind is FieldKind.TUPLE:
             yield from (self.field(str(place), part) for place, part in enumerate(schema["prefixItems"]))
         elif kind is FieldKind.OBJECT:
             yield from (self.field(name, part, required=required) for name, part, required in _members(schema))
 
-    def _item(self, kind: FieldKind, schema: Schema) -> Field | None:
+    def item(self, kind: FieldKind, schema: Schema) -> Field | None:
         if kind not in {FieldKind.LIST, FieldKind.MAPPING}:
             return None
         part = schema.get("items" if kind is FieldKind.LIST else "additionalProperties")
         return self.field("item", part if isinstance(part, dict) else {})
 
-    def _variants(self, kind: FieldKind, schema: Schema) -> Iterator[Field]:
+    def variants(self, kind: FieldKind, schema: Schema) -> Iterator[Field]:
         choices = (schema.get("anyOf") or schema["oneOf"]) if kind is FieldKind.UNION else ()
         for choice in choices:
-            _, opened = self._resolved(choice)
+            _, opened = self.resolved(choice)
             yield self.field(opened.get("title") or opened.get("type", "value"), choice)
 
 

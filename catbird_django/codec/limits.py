@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
+from datetime import date, datetime
+from uuid import UUID
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from catbird_django.codec.contents import MAX_DIGITS, STRING_KEYS, KeyTypes, Parts, contents
+from catbird_django.codec.contents import ANY_KEYS, MAX_DIGITS, STRING_KEYS, KeyTypes, Parts, contents, names_inside
 from catbird_django.codec.paths import join
-from catbird_django.codec.refusals import Refused, why_not
+from catbird_django.codec.refusals import RefusalError, why_not
 from catbird_django.errors import PayloadError
 
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "check_finite", "check_text", "check_value", "explain"]
 
 MAX_DEPTH = 100
 
-_PLAIN = frozenset({str, bool, type(None)})
+# Leaves that need no further look, and are most of any value.
+_PLAIN = frozenset({str, bool, type(None), date, datetime, UUID})
 # What follows keeps the hexadecimal digests apart, which are full of "3e123".
 _EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3,}(?:[\s,}\]]|$)")
 _LONG_NUMBER = re.compile(r"[0-9]{200}")
@@ -28,9 +31,9 @@ def check_value(value: object, *, name: str, max_bytes: int, key_types: KeyTypes
     Level by level and without recursion, so neither depth nor a circle can exhaust the stack.
     """
     try:
-        _walk(value, name=name, max_bytes=max_bytes, key_types=key_types)
-    except Refused as refused:
-        raise explain(value, name=name, key_types=key_types) or PayloadError(str(refused), path=name) from None
+        _walk(value, name, max_bytes, key_types)
+    except RefusalError as refusal:
+        raise explain(value, name=name, key_types=key_types) or PayloadError(str(refusal), path=name) from None
 
 
 def check_text(raw: bytes, *, name: str, max_bytes: int) -> str:
@@ -49,7 +52,7 @@ def check_text(raw: bytes, *, name: str, max_bytes: int) -> str:
 def check_finite(value: object, text: str, *, name: str) -> None:
     """Refuse a decoded value with a number that its text could express and a float cannot, such as 1e400."""
     if "NaN" in text or "Infinity" in text or _EXPONENT.search(text) or _LONG_NUMBER.search(text):
-        check_value(value, name=name, max_bytes=sys.maxsize, key_types=(object,))
+        check_value(value, name=name, max_bytes=sys.maxsize, key_types=ANY_KEYS)
 
 
 def explain(value: object, *, name: str, key_types: KeyTypes = STRING_KEYS) -> PayloadError | None:
@@ -59,20 +62,22 @@ def explain(value: object, *, name: str, key_types: KeyTypes = STRING_KEYS) -> P
         deeper: list[tuple[str, object]] = []
         for path, item in level:
             try:
-                deeper.extend((join(path, step), part) for step, part in _steps(_look_closely(item, key_types)))
-            except Refused as refused:
-                return PayloadError(str(refused), path=path)
+                parts = _look_closely(item, key_types)
+            except RefusalError as refusal:
+                return PayloadError(str(refusal), path=path)
+            if parts:
+                deeper.extend((join(path, step), part) for step, part in zip(names_inside(item), parts, strict=True))
         level = deeper
     return None
 
 
-def _walk(value: object, *, name: str, max_bytes: int, key_types: KeyTypes) -> None:
+def _walk(value: object, name: str, max_bytes: int, key_types: KeyTypes) -> None:
     level, room = [value], max_bytes
     for _ in range(MAX_DEPTH):
         deeper: list[object] = []
         for item in level:
             if type(item) not in _PLAIN and (parts := contents(item, key_types)):
-                deeper.extend(parts.values() if isinstance(parts, dict) else parts)
+                deeper.extend(parts)
         if not deeper:
             return
         # A part takes at least two bytes; counting them bounds shared references, which multiply with every level.
@@ -88,8 +93,8 @@ def _look_closely(item: object, key_types: KeyTypes) -> Parts:
     parts = contents(item, key_types)
     if isinstance(item, str):
         _check_characters(item, "the text")
-    elif isinstance(parts, dict):
-        for key in parts:
+    elif isinstance(item, dict):
+        for key in item:
             _check_characters(str(key), "a key")
     elif parts is None:
         _check_serializable(item)
@@ -98,9 +103,9 @@ def _look_closely(item: object, key_types: KeyTypes) -> Parts:
 
 def _check_characters(text: str, what: str) -> None:
     if "\0" in text:
-        raise Refused(f"{what} holds a NUL character, which PostgreSQL cannot store: remove it")
+        raise RefusalError(f"{what} holds a NUL character, which PostgreSQL cannot store: remove it")
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise Refused(
+        raise RefusalError(
             f"{what} holds half of a surrogate pair, which is not valid Unicode: decode it with errors='replace'"
         )
 
@@ -109,13 +114,7 @@ def _check_serializable(item: object) -> None:
     try:
         to_json(item)
     except PydanticSerializationError:
-        raise Refused(why_not(item)) from None
-
-
-def _steps(parts: Parts) -> list[tuple[object, object]]:
-    if not parts:
-        return []
-    return list(parts.items()) if isinstance(parts, dict) else list(enumerate(parts))
+        raise RefusalError(why_not(item)) from None
 
 
 def _too_big(size: str, *, name: str, max_bytes: int) -> PayloadError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from catbird_django.codec.contents import contents
+from catbird_django.codec.contents import ANY_KEYS, contents, names_inside
 from catbird_django.codec.paths import join
 from catbird_django.errors import PayloadError
 
@@ -34,12 +34,15 @@ def _is_record(value: object) -> bool:
 def _pairs_inside(path: str, given: object, read: object) -> Iterator[Pair]:
     if isinstance(given, set | frozenset):
         return
-    ours, theirs = contents(given, (object,)), contents(read, (object,))
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        yield from ((join(path, key), ours[key], theirs[key]) for key in ours if key in theirs)
-    elif ours and theirs and not isinstance(ours, dict) and not isinstance(theirs, dict):
-        for place, (ours_here, theirs_here) in enumerate(zip(ours, theirs, strict=False)):
-            yield join(path, place), ours_here, theirs_here
+    inside = _named_parts(read)
+    for name, part in _named_parts(given).items():
+        if name in inside:
+            yield join(path, name), part, inside[name]
+
+
+def _named_parts(value: object) -> dict[object, object]:
+    parts = contents(value, ANY_KEYS)
+    return dict(zip(names_inside(value), parts, strict=True)) if parts else {}
 
 
 def _advice(given: str, read: str) -> str:

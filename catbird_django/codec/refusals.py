@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args, get_origin
 
 
-class Refused(Exception):
+class RefusalError(Exception):
     """One part of a value cannot be stored; the message says why."""
 
 

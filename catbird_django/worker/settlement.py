@@ -66,6 +66,7 @@ class Settlement:
                 self._unsettled = len(batch)
                 self._settle_until_taken(batch)
                 self._unsettled = 0
+                self._settled([outcome.claim.delivery for outcome in batch])
             if self._stopping:
                 break
         connections.close_all()
@@ -85,7 +86,6 @@ class Settlement:
             except DatabaseError as error:
                 self._settle_one_by_one(batch, error)
                 break
-        self._settled([outcome.claim.delivery for outcome in batch])
 
     def _settle(self, batch: Sequence[Outcome]) -> None:
         ordered = sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone

@@ -22,7 +22,7 @@ from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine import tasks as engine
 from catbird_django.engine import workers
 from catbird_django.engine.schema import require_current_schema
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.errors import DefinitionError, UnknownName
 from catbird_django.worker.capacity import Capacity
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
@@ -67,7 +67,7 @@ class Worker:
         executor = Executor(self._handlers, max_payload=settings.max_payload)
         self._capacity = Capacity(options.concurrency, prefetch=settings.prefetch)
         self._leases = LeaseKeeper(self.id, lease=settings.lease, using=self._using)
-        self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._leases.let_go)
+        self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._settled)
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
         self._wakeups = Wakeups(self.id, using=self._using, dsn=settings.listen_dsn)
@@ -77,7 +77,7 @@ class Worker:
                 claim=partial(engine.claim_tasks, worker_id=self.id, lease=settings.lease, using=self._using),
                 announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
                 hand_over=self._hand_over,
-                may_claim=lambda: self._settlement.backlog <= settings.prefetch,
+                may_claim=self._may_claim,
                 idle=self._stop_if_idle,
             ),
             capacity=self._capacity,
@@ -130,8 +130,20 @@ class Worker:
         """Take the outcome of a claim from whoever ran it."""
         self._settlement.add(outcome)
         self._capacity.give_back(outcome.claim.task_id, finished=True)
-        if not self._wakeups.event.is_set() and self._capacity.is_low():
+        self._claim_if_room()
+
+    def _settled(self, deliveries: Sequence[Delivery]) -> None:
+        """Let go of what the database has taken; perhaps only that kept us from claiming."""
+        self._leases.let_go(deliveries)
+        self._claim_if_room()
+
+    def _claim_if_room(self) -> None:
+        if not self._wakeups.event.is_set() and self._capacity.is_low() and self._may_claim():
             self._wakeups.event.set()
+
+    def _may_claim(self) -> bool:
+        """Back-pressure: what is finished and not yet settled would be run again after a crash."""
+        return self._settlement.backlog <= self._settings.prefetch
 
     def _stop_if_idle(self) -> None:
         if self._options.until_idle and not self._capacity.in_flight and not self._settlement.backlog:

@@ -6,6 +6,7 @@
     layout     which directory is where, and under which account the server runs
     binaries   where PostgreSQL's programs are
     locks      the three file locks that all of the above agree through
+    __main__   a user of the server on the command line
     backend    a Django database engine that starts the server on the first real connection
 
 Nothing here but `backend` needs Django, or anything else outside the standard library. Linux and macOS only.
