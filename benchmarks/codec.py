@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import timeit
+import typing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -66,6 +67,10 @@ class Movie(TypedDict):
     title: str
 
 
+class OldMovie(typing.TypedDict):
+    title: str
+
+
 class Point(NamedTuple):
     x: int
     y: int
@@ -94,6 +99,7 @@ SPEED: dict[str, tuple[Any, Any]] = {
 BREADTH: dict[str, tuple[Any, Any]] = {
     "dataclass": (Order, ORDER),
     "TypedDict": (Movie, {"title": "a"}),
+    "TypedDict of typing": (OldMovie, {"title": "a"}),
     "NamedTuple": (Point, Point(1, 2)),
     "Enum": (Colour, Colour.RED),
     "Literal": (Literal["a", 1], "a"),

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Warning
+from django.core import checks
+from django.core.checks import CheckMessage, Error
 from django.db import DatabaseError, connections
 from django.db.migrations.recorder import MigrationRecorder
 
@@ -101,11 +102,9 @@ def _check_sql(alias: str) -> list[CheckMessage]:
     installed, expected = installed_version(using=alias), expected_version()
     if not applied or installed == expected:
         return []
-    kind, id = (Error, "catbird.E003") if expected in applied else (Warning, "catbird.W001")  # `migrate` stops at errors
-    return [
-        kind(
-            f"database {alias!r} has {f'the SQL of {installed}' if installed else 'no SQL of catbird'}, not {expected}",
-            hint=f"Run `manage.py migrate catbird --database {alias}`.",
-            id=id,
-        )
-    ]
+    message = f"database {alias!r} has {f'the SQL of {installed}' if installed else 'no SQL of catbird'}, not {expected}"
+    hint = f"Run `manage.py migrate catbird --database {alias}`."
+    if expected in applied:
+        return [Error(message, hint=hint, id="catbird.E003")]
+    # A pending migration is only a warning: `migrate`, which would apply it, stops at errors.
+    return [checks.Warning(message, hint=hint, id="catbird.W001")]

@@ -20,7 +20,7 @@ PRESENT = PACKAGE / "sql"
 MIGRATIONS = PACKAGE / "migrations"
 FROZEN = MIGRATIONS / "sql"
 
-TEMPLATE = '''\
+TEMPLATE = """\
 from django.db import migrations
 
 from catbird_django.migrations._install_sql import InstallSQL
@@ -30,7 +30,7 @@ class Migration(migrations.Migration):
     dependencies = [("catbird", "{previous}")]
 
     operations = [InstallSQL("{migration}")]
-'''
+"""
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ class RunOptions(TypedDict, total=False):
     queue: str
     """The queue to put it into; by default the task's own."""
     priority: int
-    """−100 to 100, higher first; by default 0."""
+    """-100 to 100, higher first; by default 0."""
     headers: dict[str, Any]
     """Anything that should travel with the run; the handler finds it in `ctx.headers`."""
     using: str
@@ -39,7 +39,7 @@ def check_options(options: RunOptions) -> CheckedOptions:
     unknown = options.keys() - RunOptions.__annotations__.keys()
     if unknown:
         known = ", ".join(RunOptions.__annotations__)
-        raise TypeError(f"run() got an unexpected option {sorted(unknown)[0]!r} (there are: {known})")
+        raise TypeError(f"run() got an unexpected option {min(unknown)!r} (there are: {known})")
     settings = get_settings()
     return CheckedOptions(
         queue=_checked_queue(options.get("queue")),

@@ -22,8 +22,8 @@ def register_tasks(definitions: Iterable[TaskDefinition], *, using: str) -> dict
     if not definitions:
         return {}
     ids = engine.register_tasks([_row(definition) for definition in definitions], using=using)
-    for definition in definitions:
-        transaction.on_commit(lambda key=_key(definition, using): _registered.add(key), using=using)  # type: ignore[misc]
+    keys = {_key(definition, using) for definition in definitions}
+    transaction.on_commit(lambda: _registered.update(keys), using=using)
     return {definition.name: task_id for definition, task_id in zip(definitions, ids, strict=True)}
 
 

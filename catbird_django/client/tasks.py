@@ -1,13 +1,12 @@
-"""`@task`, `Task` and `.run()`: from a Python call to queued rows in the caller's transaction."""
+"""`Task` and `.run()`: from a Python call to queued rows in the caller's transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, TypeVar, Unpack, overload
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar, Unpack
 
 from asgiref.sync import sync_to_async
 
-from catbird_django.client.context import TaskContext
 from catbird_django.client.handles import TaskHandle
 from catbird_django.client.options import CheckedOptions, RunOptions, check_options
 from catbird_django.client.registration import forget_registration, register_once
@@ -23,6 +22,7 @@ from catbird_django.statuses import RunVerdict
 
 I = TypeVar("I")  # noqa: E741 - input and output, as in Task[I, O]
 O = TypeVar("O")  # noqa: E741
+JsonObject = dict[str, Any]
 
 
 class Task(Generic[I, O]):
@@ -58,29 +58,27 @@ class Task(Generic[I, O]):
             raise UnknownName(f"task {self.name!r} has no handler in this process; use .run()")
         return self.definition.handler(*args, **kwargs)  # type: ignore[no-any-return] # an async handler gives its coroutine
 
-    def run(self, input: I | Any = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
+    def run(self, input: I | JsonObject | None = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
         """Queue a run, in the current transaction of the database; return its handle.
 
         The input may be the typed value or its JSON form. Raise PayloadError, naming the field, if it does not fit.
         """
-        return self.run_many([input], **options)[0]
+        return run_definition(self.definition, [input], check_options(options))[0]
 
-    def run_many(self, inputs: Iterable[I | Any], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
+    def run_many(self, inputs: Iterable[I | JsonObject], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
         """Queue one run per input, in one round trip; return their handles, in order."""
         return run_definition(self.definition, inputs, check_options(options))
 
-    async def arun(self, input: I | Any = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
+    async def arun(self, input: I | JsonObject | None = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
         """Async twin of `run`."""
         return await sync_to_async(self.run)(input, **options)
 
-    async def arun_many(self, inputs: Iterable[I | Any], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
+    async def arun_many(self, inputs: Iterable[I | JsonObject], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
         """Async twin of `run_many`."""
         return await sync_to_async(self.run_many)(inputs, **options)
 
 
-def run_definition(
-    definition: TaskDefinition, inputs: Iterable[Any], options: CheckedOptions
-) -> list[TaskHandle[Any]]:
+def run_definition(definition: TaskDefinition, inputs: Iterable[Any], options: CheckedOptions) -> list[TaskHandle[Any]]:
     """Queue one run per input of a task that this process declares, making sure that the database knows it."""
     registry.refuse_conflict(definition.name)
     codec, max_bytes = definition.input_codec, get_settings().max_payload
@@ -134,38 +132,3 @@ def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> Tas
 async def arun_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[Any]:
     """Async twin of `run_task`."""
     return await sync_to_async(run_task)(name, input, **options)
-
-
-Decorator = Callable[[Handler], Task[Any, Any]]
-
-
-@overload
-def task(handler: Callable[[], Awaitable[O]], /) -> Task[None, O]: ...
-@overload
-def task(handler: Callable[[TaskContext], Awaitable[O]], /) -> Task[None, O]: ...
-@overload
-def task(handler: Callable[[I], Awaitable[O]], /) -> Task[I, O]: ...
-@overload
-def task(handler: Callable[[I, TaskContext], Awaitable[O]], /) -> Task[I, O]: ...
-@overload
-def task(handler: Callable[[], O], /) -> Task[None, O]: ...
-@overload
-def task(handler: Callable[[TaskContext], O], /) -> Task[None, O]: ...
-@overload
-def task(handler: Callable[[I], O], /) -> Task[I, O]: ...
-@overload
-def task(handler: Callable[[I, TaskContext], O], /) -> Task[I, O]: ...
-@overload
-def task(*, name: str | None = None, queue: str = "default") -> Decorator: ...
-
-
-def task(handler: Any = None, /, *, name: str | None = None, queue: str = "default") -> Any:
-    """Make a background task of a function: `@task`, or `@task(queue="mail")`.
-
-    The function takes nothing, its input, or its input and `ctx`. Its name is the task's, unless `name` is given.
-    """
-    if handler is None:
-        return lambda function: Task(name, handler=function, queue=queue)
-    if isinstance(handler, str):
-        raise TypeError(f"@task decorates a function; to declare a task without one, write Task({handler!r}, …)")
-    return Task(name, handler=handler, queue=queue)

@@ -17,9 +17,11 @@ from catbird_django.errors import PayloadError
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "check_finite", "check_text", "check_value", "explain"]
 
 MAX_DEPTH = 100
+# A digit and a comma.
+SMALLEST_PART = 2
 
 # Leaves that need no further look, and are most of any value.
-_PLAIN = frozenset({str, bool, type(None), date, datetime, UUID})
+_PLAIN = frozenset({bool, type(None), date, datetime, UUID})
 # What follows keeps the hexadecimal digests apart, which are full of "3e123".
 _EXPONENT = re.compile(r"[0-9][eE]\+?[0-9]{3,}(?:[\s,}\]]|$)")
 _LONG_NUMBER = re.compile(r"[0-9]{200}")
@@ -58,7 +60,7 @@ def check_finite(value: object, text: str, *, name: str) -> None:
 def explain(value: object, *, name: str, key_types: KeyTypes = STRING_KEYS) -> PayloadError | None:
     """Find the first part that cannot be stored and name its path; slow, and only used once something is wrong."""
     level = [(name, value)]
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_DEPTH + 1):
         deeper: list[tuple[str, object]] = []
         for path, item in level:
             try:
@@ -76,14 +78,20 @@ def _walk(value: object, name: str, max_bytes: int, key_types: KeyTypes) -> None
     for _ in range(MAX_DEPTH):
         deeper: list[object] = []
         for item in level:
-            if type(item) not in _PLAIN and (parts := contents(item, key_types)):
+            kind = type(item)
+            if kind is str:
+                room -= len(item)  # type: ignore[arg-type]  # narrowed by `kind`, which mypy does not follow
+            elif kind not in _PLAIN and (parts := contents(item, key_types)):
+                # A lower bound of the size: what is far too big is refused before it is written, and shared
+                # references, which multiply with every level, come to an end.
+                room -= SMALLEST_PART * len(parts)
+                if room < 0:
+                    break
                 deeper.extend(parts)
+        if room < 0:
+            raise _too_big("more (or it contains itself)", name=name, max_bytes=max_bytes)
         if not deeper:
             return
-        # A part takes at least two bytes; counting them bounds shared references, which multiply with every level.
-        room -= 2 * len(deeper)
-        if room < 0:
-            raise _too_big("more", name=name, max_bytes=max_bytes)
         level = deeper
     if any(contents(item, key_types) is not None for item in level):
         raise PayloadError(f"nested deeper than {MAX_DEPTH} levels, or contains itself", path=name)

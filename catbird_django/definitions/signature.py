@@ -59,7 +59,7 @@ def read_types(handler: Handler, signature: Signature) -> tuple[Any, Any]:
     """Resolve the annotations of input and output; Any where there is none, None where there is no input."""
     try:
         hints = typing.get_type_hints(inspect.unwrap(handler), include_extras=True)
-    except Exception as error:  # noqa: BLE001 - evaluating annotations can raise anything
+    except Exception as error:
         raise DefinitionError(
             f"{location_of(handler)}: an annotation cannot be resolved ({error}); "
             f"its type must be importable where the handler is defined"

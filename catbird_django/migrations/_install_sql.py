@@ -1,7 +1,7 @@
 """The migration operation that installs a frozen copy of the SQL files, and can take it back.
 
-`migrations/sql/<migration>/` holds the files that changed in that migration. What is installed after a migration is, for
-each file, the newest copy up to and including it.
+`migrations/sql/<migration>/` holds the files that changed in that migration. What is installed after a migration is,
+for each file, the newest copy up to and including it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _installed_before(migration: str) -> dict[str, str]:
 
 
 def _replace(schema_editor: BaseDatabaseSchemaEditor, *, old: dict[str, str], new: dict[str, str]) -> None:
-    """Install the new text of each file, dropping the functions that the old text had and the new one changes or lacks."""
+    """Install the new text of each file; drop the functions of the old text that it lacks or calls differently."""
     schema_editor.execute(_PIN_SEARCH_PATH)
     # Files refer to each other's functions: bodies are checked when they run, and by the tests.
     schema_editor.execute("SET LOCAL check_function_bodies = off")
@@ -101,8 +101,8 @@ def _signatures(text: str) -> dict[str, str]:
     return {match["name"]: " ".join(match["signature"].split()) for match in FUNCTION.finditer(text)}
 
 
-# Functions carry `SET search_path FROM CURRENT`: this is what they freeze. The tables' schema comes first, pg_temp last,
-# so that neither a hostile schema nor a temporary table can stand in for ours (R12).
+# Functions carry `SET search_path FROM CURRENT`: this is what they freeze. The tables' schema comes first, pg_temp
+# last, so that neither a hostile schema nor a temporary table can stand in for ours (R12).
 _PIN_SEARCH_PATH = """
 SELECT set_config('catbird.search_path', current_setting('search_path'), true),
        set_config('search_path', quote_ident(nspname) || ', pg_temp', true)

@@ -22,7 +22,9 @@ class Task(models.Model):
     handler = models.TextField(_("handler"), db_default="", help_text=_("Where the function lives, as module:name."))
     input_schema = models.JSONField(_("input schema"), null=True)
     output_schema = models.JSONField(_("output schema"), null=True)
-    fingerprint = models.TextField(_("fingerprint"), help_text=_("Hash of everything above: equal hash, nothing to write."))
+    fingerprint = models.TextField(
+        _("fingerprint"), help_text=_("Hash of everything above: equal hash, nothing to write.")
+    )
     registered_at = models.DateTimeField(_("registered at"))
 
     class Meta:
@@ -64,7 +66,7 @@ class TaskRun(models.Model):
     )
     queue = models.TextField(_("queue"), db_default="default")
     status = models.TextField(_("status"), choices=TaskStatus.choices, db_default=TaskStatus.QUEUED)
-    priority = models.SmallIntegerField(_("priority"), db_default=0, help_text=_("−100 to 100; higher first."))
+    priority = models.SmallIntegerField(_("priority"), db_default=0, help_text=_("-100 to 100; higher first."))
     visible_at = models.DateTimeField(_("visible at"), null=True, help_text=_("Not claimed before; empty means due."))
     input = models.JSONField(_("input"))
     output = models.JSONField(_("output"), null=True)
@@ -73,7 +75,13 @@ class TaskRun(models.Model):
     delivery_token = models.UUIDField(_("delivery token"), null=True)
     lease_until = models.DateTimeField(_("lease until"), null=True)
     worker = models.ForeignKey(
-        Worker, models.DO_NOTHING, related_name="+", verbose_name=_("worker"), null=True, db_constraint=False, db_index=False
+        Worker,
+        models.DO_NOTHING,
+        related_name="+",
+        verbose_name=_("worker"),
+        null=True,
+        db_constraint=False,
+        db_index=False,
     )
     delivery_count = models.IntegerField(_("deliveries"), db_default=0)
     failure_count = models.IntegerField(_("failures"), db_default=0)
@@ -106,7 +114,9 @@ class TaskRun(models.Model):
             models.CheckConstraint(condition=Q(status__in=TaskStatus.values), name="cb_task_runs_status_known"),
             models.CheckConstraint(condition=Q(priority__range=(-100, 100)), name="cb_task_runs_priority_range"),
             models.CheckConstraint(
-                condition=Q(status__in=HELD, lease_until__isnull=False, delivery_token__isnull=False, worker__isnull=False)
+                condition=Q(
+                    status__in=HELD, lease_until__isnull=False, delivery_token__isnull=False, worker__isnull=False
+                )
                 | (~Q(status__in=HELD) & Q(lease_until__isnull=True)),
                 name="cb_task_runs_held_means_leased",
             ),
@@ -116,7 +126,8 @@ class TaskRun(models.Model):
                 name="cb_task_runs_terminal_means_finished",
             ),
             models.CheckConstraint(
-                condition=~Q(status=TaskStatus.COMPLETED) | Q(output__isnull=False), name="cb_task_runs_completed_has_output"
+                condition=~Q(status=TaskStatus.COMPLETED) | Q(output__isnull=False),
+                name="cb_task_runs_completed_has_output",
             ),
             models.CheckConstraint(
                 condition=~Q(status=TaskStatus.FAILED) | Q(error__isnull=False), name="cb_task_runs_failed_has_error"

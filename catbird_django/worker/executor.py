@@ -10,7 +10,7 @@ from django.db import connections
 
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.worker.handlers import TaskHandler
-from catbird_django.worker.outcome import Completed, Outcome, failure
+from catbird_django.worker.outcome import Completed, Failed, Outcome, failure
 
 logger = logging.getLogger("catbird.worker")
 
@@ -26,11 +26,11 @@ class Executor:
         """Run a sync handler on the current thread."""
         handler = self._handlers[claim.task_id]
         try:
-            outcome = self._completed(handler, claim, handler.function(*handler.arguments(claim)))
+            return self._completed(handler, claim, handler.function(*handler.arguments(claim)))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises, SystemExit included, is its failure
-            outcome = self._failed(handler, claim, error)
-        reset_connections()
-        return outcome
+            return self._failed(handler, claim, error)
+        finally:
+            reset_connections()
 
     async def run_async(self, claim: TaskClaim) -> Outcome:
         """Run an async handler on the current loop.
@@ -51,7 +51,7 @@ class Executor:
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
         return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))
 
-    def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Outcome:
+    def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Failed:
         logger.error(
             "task failed",
             extra={"task": handler.name, "run_id": claim.run_id, "attempt": claim.attempt},

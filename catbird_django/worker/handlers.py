@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from catbird_django.client.context import TaskContext
-from catbird_django.codec import Codec, decode_any
+from catbird_django.codec import Codec
 from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine.tasks import TaskClaim
 
@@ -40,7 +41,7 @@ class TaskHandler:
             task=self.name,
             queue=claim.queue,
             attempt=claim.attempt,
-            headers=decode_any(claim.headers, name="headers") if claim.headers else {},
+            headers=json.loads(claim.headers) if claim.headers else {},
         )
 
 

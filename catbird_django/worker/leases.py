@@ -60,7 +60,9 @@ class LeaseKeeper:
         if not deliveries:
             return
         verdicts = tasks.extend_tasks(deliveries, lease=self._lease, using=self._using)
-        lost = [delivery for delivery, verdict in zip(deliveries, verdicts, strict=True) if verdict is SettleVerdict.STALE]
+        lost = [
+            delivery for delivery, verdict in zip(deliveries, verdicts, strict=True) if verdict is SettleVerdict.STALE
+        ]
         # What was settled meanwhile is stale too; only what we still hold was lost.
         for delivery in self._held.intersection(lost):
             logger.warning("claim was lost", extra={"run_id": delivery.run_id})

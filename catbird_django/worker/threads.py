@@ -15,9 +15,7 @@ from catbird_django.worker.outcome import Outcome
 class ThreadRunner:
     """Takes claims, runs each on one of its threads, and hands over the outcomes."""
 
-    def __init__(
-        self, slots: int, *, run: Callable[[TaskClaim], Outcome], finish: Callable[[Outcome], None]
-    ) -> None:
+    def __init__(self, slots: int, *, run: Callable[[TaskClaim], Outcome], finish: Callable[[Outcome], None]) -> None:
         self._run = run
         self._finish = finish
         self._waiting: deque[TaskClaim] = deque()

@@ -1,4 +1,4 @@
-"""LISTEN for new work, on a thread and a connection of its own; and the event that everyone sets to wake the claim loop."""
+"""LISTEN for new work, on a thread and a connection of its own; and the event that wakes the claim loop."""
 
 from __future__ import annotations
 

@@ -105,15 +105,15 @@ class Worker:
         self._stop.set()
 
     def _start(self) -> None:
-        logger.info(
-            "worker started", extra={"worker_id": self.id, "tasks": self.task_names}
-        )
+        logger.info("worker started", extra={"worker_id": self.id, "tasks": self.task_names})
         connections.close_all()
-        parts = [self._leases, self._settlement, self._threads, self._event_loop, self._claim_loop]
+        self._leases.start()
+        self._settlement.start()
+        self._threads.start()
+        self._event_loop.start()
         if self._settings.notify:
-            parts.append(self._wakeups)
-        for part in parts:
-            part.start()
+            self._wakeups.start()
+        self._claim_loop.start()
 
     def _hand_over(self, claims: Sequence[TaskClaim]) -> None:
         """Give claims to whoever runs them."""

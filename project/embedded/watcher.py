@@ -7,6 +7,7 @@ user ends, and the only one that starts and stops the server.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -61,6 +62,7 @@ def watch(options: argparse.Namespace) -> None:
     stopping.set()
     try:
         server.stop_process(process)
+        remove_socket_directory(layout)
     finally:
         # In this order: whoever starts next must not take us for a watcher of theirs.
         os.close(watching)
@@ -106,6 +108,13 @@ def report_ready() -> None:
     print(READY, flush=True)  # noqa: T201 - the launcher reads it
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
+
+
+def remove_socket_directory(layout: Layout) -> None:
+    """Leave nothing in the short place that a long path made us use."""
+    if layout.socket_directory != layout.cluster:
+        with contextlib.suppress(OSError):
+            layout.socket_directory.rmdir()
 
 
 def wait_until_unused(layout: Layout) -> int:

@@ -78,7 +78,7 @@ def _listed(names: list[str]) -> str:
 def _stop_then_die(worker: Worker) -> Any:
     asked = False
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
             os._exit(128 + number)
