@@ -102,7 +102,8 @@ def _check_sql(alias: str) -> list[CheckMessage]:
     installed, expected = installed_version(using=alias), expected_version()
     if not applied or installed == expected:
         return []
-    message = f"database {alias!r} has {f'the SQL of {installed}' if installed else 'no SQL of catbird'}, not {expected}"
+    found = f"the SQL of {installed}" if installed else "no SQL of catbird"
+    message = f"database {alias!r} has {found}, not {expected}"
     hint = f"Run `manage.py migrate catbird --database {alias}`."
     if expected in applied:
         return [Error(message, hint=hint, id="catbird.E003")]

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from environ import Env  # type: ignore[import-untyped]  # it ships none
 
 OLDEST_SERVER = 15
-POSTGRESQL_ENGINE = "django.db.backends.postgresql"
+SCHEMES = ("postgresql://", "postgres://")
 SECONDS_TO_ANSWER = 5
 
 
 def database_settings(env: Env, *, home: Path, server_settings: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Give the entry of DATABASES; `home` and `server_settings` are those of the embedded server."""
-    if env("DATABASE_URL", default=""):
-        return settings_of_url(env)
+    if url := env("DATABASE_URL", default=""):
+        return settings_of_url(env, url)
     if os.name == "nt":
         raise ImproperlyConfigured("The embedded PostgreSQL needs Linux or macOS: set DATABASE_URL to a server's.")
     return {
@@ -33,12 +33,10 @@ def database_settings(env: Env, *, home: Path, server_settings: Mapping[str, str
     }
 
 
-def settings_of_url(env: Env) -> dict[str, Any]:
-    try:
-        settings: dict[str, Any] = env.db_url("DATABASE_URL")
-    except (ImproperlyConfigured, ValueError):
-        settings = {}
-    if settings.get("ENGINE") != POSTGRESQL_ENGINE or not settings.get("NAME"):
+def settings_of_url(env: Env, url: str) -> dict[str, Any]:
+    # Of a scheme it does not know, django-environ prints all parts of the URL, the password too.
+    settings: dict[str, Any] = env.db_url_config(url) if url.startswith(SCHEMES) else {}
+    if not settings.get("NAME"):
         raise ImproperlyConfigured(
             "DATABASE_URL does not name a PostgreSQL database: "
             "make it postgresql://USER:PASSWORD@HOST:PORT/NAME, or unset it to use the embedded PostgreSQL."

@@ -1,9 +1,12 @@
-"""What all tests share: a database that is surely dropped, and its address for processes started by a test."""
+"""What all tests share: a database that is surely dropped, its address for other processes, and a place for them."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -45,6 +48,21 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 def database_url(transactional_db: None) -> str:
     """DATABASE_URL of the test database, for a process started by the test; it sees only what is committed."""
     return url_of(connection.get_connection_params())
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that the server's account can enter, unlike pytest's own when root runs the tests."""
+    directory = Path(tempfile.mkdtemp(prefix="catbird-tests-", dir=quick_place()))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def quick_place() -> str:
+    """Memory where there is plenty of it: making clusters is mostly waiting for the disk."""
+    memory = Path("/dev/shm")
+    return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else "/tmp"
 
 
 def url_of(parameters: dict[str, object]) -> str:

@@ -41,7 +41,8 @@ class Traits:
     # None leaves the question to types that have answered it themselves.
     unknown_fields: Literal["forbid"] | None
     has_alternatives: bool
-    may_overflow: bool
+    # Or something that may turn out to be a float.
+    has_floats: bool
 
 
 def build_adapter(annotation: Any) -> TypeAdapter[Any]:
@@ -66,7 +67,7 @@ def traits_of(adapter: TypeAdapter[Any]) -> Traits:
         key_types=TYPED_KEYS if any(map(_has_typed_keys, nodes)) else STRING_KEYS,
         unknown_fields=None if any(map(_decides_on_unknown_fields, nodes)) else "forbid",
         has_alternatives=any(map(_has_alternatives, nodes)),
-        may_overflow=any(map(_may_overflow, nodes)),
+        has_floats=any(map(_has_floats, nodes)),
     )
 
 
@@ -88,6 +89,8 @@ def _kind(node: Node) -> str:
 
 
 def _has_typed_keys(node: Node) -> bool:
+    if node.get("type") == "function-plain":
+        return True  # a Struct, or another type that reads itself: what it holds cannot be seen from here
     return node.get("type") == "dict" and node.get("keys_schema", {}).get("type", "any") not in {"any", "str"}
 
 
@@ -101,7 +104,7 @@ def _has_alternatives(node: Node) -> bool:
     return sum(kind not in _SCALARS for kind in kinds) > 1
 
 
-def _may_overflow(node: Node) -> bool:
+def _has_floats(node: Node) -> bool:
     kind = str(node.get("type"))
     return kind in {"any", "float"} or kind.startswith("function-")
 

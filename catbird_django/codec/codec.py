@@ -43,12 +43,12 @@ class Codec(Generic[T]):
         # An object of the very class is complete. Anything else may lack fields, and their defaults are filled in now,
         # so that every attempt of a run sees the same `default_factory` value.
         if type(value) is self._annotation:
-            text = check_text(self._write(value, name=name), name=name, max_bytes=max_bytes)
+            text = self._checked(self._write(value, name=name), name=name, max_bytes=max_bytes)
             self._read(text, given=value, name=name)
             return text
-        draft = check_text(write(value, name=name, key_types=self._traits.key_types), name=name, max_bytes=max_bytes)
+        draft = self._checked(write(value, name=name, key_types=self._traits.key_types), name=name, max_bytes=max_bytes)
         typed = self._read(draft, given=value, name=name)
-        return check_text(self._write(typed, name=name), name=name, max_bytes=max_bytes)
+        return self._checked(self._write(typed, name=name), name=name, max_bytes=max_bytes)
 
     def decode(self, text: str | bytes, *, name: str) -> T:
         """Return the value in the text; raise PayloadError naming the path when it is not of the type.
@@ -81,9 +81,12 @@ class Codec(Generic[T]):
         except Exception as error:
             # A __post_init__ or a validator of the type may raise anything.
             raise PayloadError(f"{type(error).__name__} in the declared type: {error}", path=name) from error
-        if self._traits.may_overflow:
+        if self._traits.has_floats:
             check_finite(value, text, name=name)
         return cast("T", value)
+
+    def _checked(self, raw: bytes, *, name: str, max_bytes: int) -> str:
+        return check_text(raw, name=name, max_bytes=max_bytes, has_floats=self._traits.has_floats)
 
     def _write(self, value: object, *, name: str) -> bytes:
         try:

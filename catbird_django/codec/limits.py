@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from catbird_django.codec.contents import ANY_KEYS, MAX_DIGITS, STRING_KEYS, KeyTypes, Parts, contents, names_inside
+from catbird_django.codec.numbers import spell_out
 from catbird_django.codec.paths import join
 from catbird_django.codec.refusals import RefusalError, why_not
 from catbird_django.errors import PayloadError
@@ -38,17 +39,14 @@ def check_value(value: object, *, name: str, max_bytes: int, key_types: KeyTypes
         raise explain(value, name=name, key_types=key_types) or PayloadError(str(refusal), path=name) from None
 
 
-def check_text(raw: bytes, *, name: str, max_bytes: int) -> str:
-    """Return the text of an encoded value unless it is too long or holds a NUL character."""
-    if len(raw) > max_bytes:
-        raise _too_big(f"{len(raw):,}", name=name, max_bytes=max_bytes)
+def check_text(raw: bytes, *, name: str, max_bytes: int, has_floats: bool) -> str:
+    """Return the text of an encoded value as it is stored, unless it is too long or holds a NUL character."""
+    _check_size(len(raw), name, max_bytes)
     text = raw.decode()
     # Only a suspicion: a backslash written before "u0000" looks the same.
-    if "\\u0000" in text:
-        problem = explain(from_json(text), name=name)
-        if problem is not None:
-            raise problem
-    return text
+    if "\\u0000" in text and (problem := explain(from_json(text), name=name)):
+        raise problem
+    return _with_floats_spelled_out(text, len(raw), name, max_bytes) if has_floats else text
 
 
 def check_finite(value: object, text: str, *, name: str) -> None:
@@ -123,6 +121,18 @@ def _check_serializable(item: object) -> None:
         to_json(item)
     except PydanticSerializationError:
         raise RefusalError(why_not(item)) from None
+
+
+def _with_floats_spelled_out(text: str, size: int, name: str, max_bytes: int) -> str:
+    spelled = spell_out(text)
+    if spelled is not text:
+        _check_size(size + len(spelled) - len(text), name, max_bytes)
+    return spelled
+
+
+def _check_size(size: int, name: str, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise _too_big(f"{size:,}", name=name, max_bytes=max_bytes)
 
 
 def _too_big(size: str, *, name: str, max_bytes: int) -> PayloadError:

@@ -21,7 +21,7 @@ else:
 def encode_any(value: object, *, name: str, max_bytes: int) -> str:
     """Return compact JSON text; raise PayloadError when the value cannot be stored exactly."""
     check_value(value, name=name, max_bytes=max_bytes)
-    return check_text(write(value, name=name), name=name, max_bytes=max_bytes)
+    return check_text(write(value, name=name), name=name, max_bytes=max_bytes, has_floats=True)
 
 
 def decode_any(text: str | bytes, *, name: str) -> Json:

@@ -24,6 +24,7 @@ BEGIN
     END CASE;
 END;
 $$;
+REVOKE ALL ON FUNCTION cb_grant(name, text) FROM PUBLIC;
 
 -- Take back everything that cb_grant gave to a role.
 CREATE OR REPLACE FUNCTION cb_revoke(p_role name)
@@ -35,9 +36,10 @@ BEGIN
     EXECUTE format('REVOKE USAGE ON SCHEMA %I FROM %I', current_schema(), p_role);
 END;
 $$;
+REVOKE ALL ON FUNCTION cb_revoke(name) FROM PUBLIC;
 
--- Our functions as a list for GRANT: all of them, or only the producing ones. Those are the ones that run with the
--- owner's rights.
+-- Our functions as a list for GRANT, but for those that grant: all of them, or only the producing ones, which are those
+-- that run with the owner's rights.
 CREATE OR REPLACE FUNCTION _cb_functions(p_only_producing boolean)
 RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
@@ -45,6 +47,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     FROM pg_proc AS proc
     WHERE proc.pronamespace = current_schema()::regnamespace
       AND (proc.proname LIKE 'cb\_%' OR proc.proname LIKE '\_cb\_%')
+      AND proc.proname NOT IN ('cb_grant', 'cb_revoke')
       AND (proc.prosecdef OR NOT p_only_producing)
 $$;
 

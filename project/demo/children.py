@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from django.conf import settings
+
 from project.process_death import die_with_parent
 
 if TYPE_CHECKING:
@@ -34,12 +36,12 @@ class Child:
         return "\n".join(lines[-LINES_TO_SHOW:])
 
 
-def start_child(name: str, command: Sequence[str], *, log: Path, cwd: Path, keep: Iterable[int] = ()) -> Child:
+def start_child(name: str, command: Sequence[str], *, log: Path, keep: Iterable[int] = ()) -> Child:
     """Start a process that ends with ours; `keep` are descriptors it inherits."""
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own commands
             command,
-            cwd=cwd,
+            cwd=settings.BASE_DIR,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -7,13 +7,12 @@ from project.demo.tasks import Division, Greeting, Report, Tea, brew, divide, gr
 
 def enqueue_demo_work() -> set[int]:
     """Ask for a handful of runs, one of which will fail; give their ids."""
-    handles = [
-        greet.run(Greeting(name="Ada")),
-        greet.run(Greeting(name="Grace")),
-        brew.run(Tea(kind="green")),
-        brew.run(Tea(kind="mint", seconds=1)),
-        render_report.run(Report(title="Figures of the month", pages=5)),
-        divide.run(Division(dividend=1, divisor=3)),
-        divide.run(Division(dividend=1, divisor=0)),
-    ]
-    return {handle.id for handle in handles}
+    return {
+        greet.run(Greeting(name="Ada")).id,
+        greet.run(Greeting(name="Grace")).id,
+        brew.run(Tea(kind="green")).id,
+        brew.run(Tea(kind="mint", seconds=1)).id,
+        render_report.run(Report(title="Figures of the month", pages=5)).id,
+        divide.run(Division(dividend=1, divisor=3)).id,
+        divide.run(Division(dividend=1, divisor=0)).id,
+    }

@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,15 +37,6 @@ def eventually(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s in vain: {what}"
         time.sleep(0.02)
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that the server's account can enter, unlike pytest's own when root runs the tests."""
-    directory = Path(tempfile.mkdtemp(prefix="catbird-tests-", dir="/dev/shm"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
@@ -339,7 +329,7 @@ def test_a_home_that_cannot_be_made_is_explained_in_one_line(place):
 
 
 def test_a_server_that_does_not_start_says_why_in_one_line(home):
-    with pytest.raises(EmbeddedPostgresError, match="did not start: .*max_connections") as refusal:
+    with pytest.raises(EmbeddedPostgresError, match=r"did not start: .*max_connections") as refusal:
         EmbeddedServer(home, settings={"max_connections": "none"}).ensure_running()
 
     assert "\n" not in str(refusal.value)

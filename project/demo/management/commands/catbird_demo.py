@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SECONDS_TO_SERVE = 30.0
 SECONDS_TO_STOP = 5.0
 GLANCE = 0.2
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 GUIDE = """
   Open    {url}
@@ -64,7 +64,7 @@ class Command(BaseCommand):
             with ExitStack() as at_the_end:
                 self.show(port, work=not no_work, until_finished=until_finished, at_the_end=at_the_end)
         except KeyboardInterrupt:
-            self.say("Stopped.")
+            pass
 
     def show(self, port: int | None, *, work: bool, until_finished: bool, at_the_end: ExitStack) -> None:
         listening = at_the_end.enter_context(bind_or_explain(port))
@@ -103,9 +103,8 @@ class Command(BaseCommand):
         at_the_end.callback(self.stop, children)
         web = [sys.executable, "-m", "project.demo.web", str(listening.fileno())]
         worker = [sys.executable, "manage.py", "catbird_worker"]
-        places = {"cwd": settings.BASE_DIR}
-        children.append(start_child("web server", web, log=logs / "web.log", keep=[listening.fileno()], **places))
-        children.append(start_child("worker", worker, log=logs / "worker.log", **places))
+        children.append(start_child("web server", web, log=logs / "web.log", keep=[listening.fileno()]))
+        children.append(start_child("worker", worker, log=logs / "worker.log"))
         return children
 
     def stop(self, children: list[Child]) -> None:
@@ -114,6 +113,7 @@ class Command(BaseCommand):
             signal.signal(number, signal.SIG_IGN)
         self.say("Stopping …")
         stop_children(children, patience=SECONDS_TO_STOP)
+        self.say("Stopped.")
 
     def follow(
         self, children: list[Child], runs: Iterator[TaskRun | None], wanted: set[int], *, until_finished: bool

@@ -1,0 +1,1 @@
+"""An app that starts a task in the transaction of its own rows."""

@@ -1,0 +1,151 @@
+"""Frozen SQL = present SQL = what is in the database = what the gateway calls."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+import catbird_django
+from catbird_django.engine import grants, schema, tasks, workers
+from catbird_django.engine.call import Function
+from catbird_django.engine.schema import expected_version
+from catbird_django.migrations._install_sql import _frozen_in, _installed_before
+from catbird_django.models import TaskRun
+from catbird_django.statuses import TaskStatus
+
+PRESENT = Path(catbird_django.__file__).parent / "sql"
+SECURITY_DEFINER = {"cb_run_tasks", "cb_wake_workers"}
+
+
+def in_files() -> set[str]:
+    text = "\n".join(path.read_text() for path in PRESENT.glob("*.sql"))
+    return set(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)", text))
+
+
+def in_database(condition: str = "true") -> dict[str, str]:
+    """Our functions that satisfy a condition on pg_proc: name to argument list."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            rf"""
+            SELECT proname, pg_get_function_arguments(oid)
+            FROM pg_proc
+            WHERE pronamespace = current_schema()::regnamespace AND proname ~ '^_?cb_' AND {condition}
+            """
+        )
+        return dict(cursor.fetchall())
+
+
+def called() -> dict[str, Function]:
+    modules = (grants, schema, tasks, workers)
+    functions = [value for module in modules for value in vars(module).values() if isinstance(value, Function)]
+    return {function.name: function for function in functions}
+
+
+def test_the_frozen_copies_are_the_present_files() -> None:
+    """R2, R13: edit sql/, then run scripts/freeze_sql.py."""
+    newest = expected_version()
+    frozen = _installed_before(newest) | _frozen_in(newest)
+
+    assert frozen == {path.name: path.read_text() for path in PRESENT.glob("*.sql")}
+
+
+@pytest.mark.django_db
+def test_the_database_has_the_functions_of_the_files_and_no_others() -> None:
+    assert set(in_database()) == in_files()
+
+
+@pytest.mark.django_db
+def test_no_function_is_overloaded() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT proname FROM pg_proc WHERE proname ~ '^_?cb_' GROUP BY proname HAVING count(*) > 1")
+        assert cursor.fetchall() == []
+
+
+@pytest.mark.django_db
+def test_every_public_function_is_called_by_the_gateway() -> None:
+    """R3: one function per transition, one gateway function each."""
+    assert set(called()) == {name for name in in_files() if not name.startswith("_")}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", sorted(called()))
+def test_the_gateway_passes_arguments_that_the_function_has(name: str) -> None:
+    signature = in_database(f"proname = '{name}'")[name]
+
+    for argument, sql_type in called()[name].argument_types.items():
+        assert re.search(rf"\bp_{argument} {re.escape(sql_type)}(,| DEFAULT|$)", signature), (argument, signature)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", sorted(called()))
+def test_arguments_that_the_gateway_leaves_out_have_a_default(name: str) -> None:
+    arguments = [argument for argument in in_database(f"proname = '{name}'")[name].split(", ") if argument]
+    passed = {f"p_{argument}" for argument in called()[name].argument_types}
+
+    assert [argument for argument in arguments if argument.split()[0] not in passed and "DEFAULT" not in argument] == []
+
+
+@pytest.mark.django_db
+def test_every_function_pins_its_search_path_but_the_clock() -> None:
+    """R12: _cb_now() must stay inlinable."""
+    pinned = in_database(
+        "EXISTS (SELECT FROM unnest(proconfig) AS setting WHERE setting = 'search_path=public, pg_temp')"
+    )
+
+    assert set(in_database()) - set(pinned) == {"_cb_now"}
+
+
+@pytest.mark.django_db
+def test_only_producing_functions_run_with_the_owners_rights_and_nobody_else_may_call_them() -> None:
+    """R3."""
+    assert set(in_database("prosecdef")) == SECURITY_DEFINER
+    assert in_database("prosecdef AND has_function_privilege('public', oid, 'execute')") == {}
+
+
+@pytest.mark.django_db
+def test_hot_functions_have_no_loops_and_no_advisory_locks() -> None:
+    """R4."""
+    text = (PRESENT / "tasks.sql").read_text()
+
+    assert not re.search(r"\bLOOP\b|\badvisory\b|\bpg_sleep\b", text, re.IGNORECASE)
+
+
+def test_time_comes_from_our_clock_alone() -> None:
+    """R7."""
+    for path in PRESENT.glob("*.sql"):
+        code = re.sub(r"--.*", "", path.read_text())
+        expected = 1 if path.name == "clock.sql" else 0
+        found = re.findall(
+            r"\b(now\(\)|clock_timestamp|statement_timestamp|current_timestamp|localtime)", code, re.IGNORECASE
+        )
+        assert len(found) == expected, path.name
+
+
+@pytest.mark.django_db
+def test_the_choices_of_a_status_are_its_check_constraint() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'cb_task_runs_status_known'"
+        )
+        allowed = set(re.findall(r"'(\w+)'", cursor.fetchone()[0]))
+
+    assert allowed == set(TaskStatus.values) == {value for value, _ in TaskRun._meta.get_field("status").choices}
+
+
+@pytest.mark.django_db
+def test_the_bodies_of_all_functions_are_sound() -> None:
+    """Installing does not check bodies, so that files may refer to each other: check them here, strictly."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL check_function_bodies = on")
+        cursor.execute("SET LOCAL plpgsql.extra_errors = 'all'")
+        cursor.execute("SET LOCAL search_path = public, pg_temp")
+        for path in sorted(PRESENT.glob("*.sql")):
+            cursor.execute(path.read_text())
+
+
+@pytest.mark.django_db
+def test_no_migration_is_pending() -> None:
+    """R2."""
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)

@@ -1,0 +1,131 @@
+"""`examples/first_task`: its tasks run with a real worker, also with the tables of catbird in a second database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core import mail
+from django.core.management import call_command
+from django.db import connection, transaction
+
+from catbird_django.definitions.registry import registry
+from catbird_django.models import TaskRun
+from catbird_django.statuses import TaskStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+EXAMPLE = CHECKOUT / "examples" / "first_task"
+APPS = ("pages", "accounts")
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Import modules of the example; they and their tasks are forgotten afterwards."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    with registry.isolated():
+        yield import_module
+    for name in [name for name in sys.modules if name.split(".")[0] in APPS]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def work_until_idle() -> Iterator[Any]:
+    """Run a worker as the command does, until there is nothing left to do."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield lambda: call_command("catbird_worker", until_idle=True)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_first_task_counts_the_words_of_a_page(example: Any, work_until_idle: Any):
+    tasks = example("pages.tasks")
+    handle = tasks.summarize.run(tasks.Page(title="Ada", text="the first programmer"))
+
+    work_until_idle()
+
+    assert handle.wait(timeout=10) == tasks.Summary(title="Ada", words=3)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_welcome_is_sent_once_the_sign_up_is_committed(example: Any, work_until_idle: Any):
+    handle = example("accounts.signup").sign_up("ada", "ada@example.com")
+
+    work_until_idle()
+
+    assert handle.wait(timeout=10) == "ada@example.com"
+    assert [message.to for message in mail.outbox] == [["ada@example.com"]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_sign_up_that_is_rolled_back_leaves_neither_user_nor_run(example: Any):
+    sign_up = example("accounts.signup").sign_up
+
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        sign_up("ada", "ada@example.com")
+        _ = 1 / 0
+
+    assert not User.objects.exists()
+    assert not TaskRun.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_raises_is_failed_and_says_why(example: Any, work_until_idle: Any):
+    handle = example("accounts.tasks").welcome.run(-1)
+
+    work_until_idle()
+
+    assert handle.status() == TaskStatus.FAILED
+    assert TaskRun.objects.get(pk=handle.id).error["type"] == "User.DoesNotExist"
+
+
+@pytest.fixture
+def schema_of_their_own(transactional_db: None) -> Iterator[dict[str, str]]:
+    """A schema beside `public` in the test database, and the variables that lead the example there."""
+    parameters = connection.get_connection_params()
+    variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
+    address = {variable: str(parameters[key]) for key, variable in variables.items() if parameters.get(key)}
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA background")
+        yield {**address, "PGDATABASE": str(parameters["dbname"]), "WORK_DATABASE": str(parameters["dbname"])}
+        cursor.execute("DROP SCHEMA background CASCADE")
+
+
+def test_the_tables_may_live_in_a_second_database_and_a_schema_of_their_own(schema_of_their_own: dict[str, str]):
+    def manage(*arguments: str) -> str:
+        return run_manage(*arguments, **schema_of_their_own)
+
+    manage("migrate", "--database", "work")
+    manage("check", "--database", "work")
+    manage("shell", "-c", 'from pages.tasks import Page, summarize; summarize.run(Page(title="Ada", text="one two"))')
+    manage("catbird_worker", "--until-idle")
+
+    assert not TaskRun.objects.exists(), "the run is in the other schema"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT status, output ->> 'words' FROM background.cb_task_runs")
+        assert cursor.fetchall() == [("completed", "2")]
+
+
+def run_manage(*arguments: str, **environment: str) -> str:
+    variables = {"DJANGO_SETTINGS_MODULE": "mysite.settings_second_database", "PYTHONPATH": str(CHECKOUT)}
+    finished = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=EXAMPLE,
+        env={**os.environ, **variables, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert finished.returncode == 0, f"{arguments}:\n{finished.stdout}{finished.stderr}"
+    return finished.stdout

@@ -1,0 +1,69 @@
+"""Small things that many tests say: declare tasks, queue runs, claim them, run a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from django.db import connection
+
+from catbird_django.conf import get_settings
+from catbird_django.definitions.registry import registry
+from catbird_django.engine import tasks, workers
+from catbird_django.engine.tasks import Lane, LaneRequest, TaskClaim, TaskRow
+from catbird_django.worker.worker import Worker, WorkerOptions
+
+USING = "default"
+LEASE = timedelta(seconds=30)
+
+
+def register(*names: str, queue: str = "default") -> list[int]:
+    """Enter tasks without handlers; return their ids."""
+    rows = [
+        TaskRow(
+            name=name, queue=queue, description="", handler="", input_schema="{}", output_schema="{}", fingerprint="1"
+        )
+        for name in names
+    ]
+    return tasks.register_tasks(rows, using=USING)
+
+
+def register_worker(*, queues: Sequence[str] | None = None) -> int:
+    row = workers.WorkerRow(boot_id=uuid4(), host="here", pid=1, version="1", queues=queues, handlers=[], slots=1)
+    return workers.register_worker(row, using=USING)
+
+
+def queue_runs(name: str, count: int, **options: Any) -> list[int]:
+    """Queue runs with the inputs 0, 1, 2…; return their ids."""
+    inputs = [str(number) for number in range(count)]
+    return [answer.run_id for answer in tasks.run_tasks(name, inputs, using=USING, **options) if answer.run_id]
+
+
+def claim(*lanes: tuple[int, int], worker_id: int, limit: int = 10, low_id: int = 0) -> list[TaskClaim]:
+    """Claim from lanes, given as (task id, priority), of the default queue; oldest first."""
+    requests = [LaneRequest(Lane("default", task_id, priority), low_id, limit) for task_id, priority in lanes]
+    claims = tasks.claim_tasks(requests, worker_id=worker_id, lease=LEASE, using=USING)
+    return sorted(claims, key=lambda claimed: claimed.run_id)
+
+
+@contextmanager
+def second_session() -> Iterator[psycopg.Connection[Any]]:
+    """Another connection to the test database, with a transaction of its own."""
+    parameters = connection.get_connection_params()
+    wanted = {key: parameters[key] for key in ("dbname", "user", "password", "host", "port") if parameters.get(key)}
+    with psycopg.connect(**wanted) as session:
+        yield session
+        session.rollback()
+
+
+def work_off(*names: str, concurrency: int = 4, queues: Sequence[str] | None = None, **settings: Any) -> Worker:
+    """Run a real worker in this process until nothing is left to do."""
+    options = WorkerOptions(concurrency=concurrency, tasks=names or None, queues=queues, until_idle=True)
+    worker = Worker(options, replace(get_settings(), **settings), registry)
+    worker.run()
+    return worker
