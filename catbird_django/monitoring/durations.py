@@ -1,0 +1,32 @@
+"""Durations in words, as exact as a person needs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils.translation import gettext as _
+
+MINUTE = 60
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+def in_words(duration: timedelta) -> str:
+    """Say how long: `312 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
+    seconds = max(duration.total_seconds(), 0.0)  # two clocks of one failover may disagree
+    if seconds < 1:
+        return _("%(count)d ms") % {"count": int(seconds * 1000)}
+    if seconds < MINUTE:
+        return _("%(count).1f s") % {"count": int(seconds * 10) / 10}
+    if seconds < HOUR:
+        return _("%(minutes)d min %(seconds)d s") % _split(seconds, minutes=MINUTE, seconds=1)
+    if seconds < DAY:
+        return _("%(hours)d h %(minutes)d min") % _split(seconds, hours=HOUR, minutes=MINUTE)
+    return _("%(days)d d %(hours)d h") % _split(seconds, days=DAY, hours=HOUR)
+
+
+def _split(seconds: float, **units: int) -> dict[str, int]:
+    parts = {}
+    for name, size in units.items():
+        parts[name], seconds = int(seconds // size), seconds % size
+    return parts

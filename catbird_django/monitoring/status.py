@@ -1,0 +1,144 @@
+"""How things stand: workers, and what is queued, running and failing, by queue and task.
+
+Answers within a bounded time, whatever the size of the tables: due runs are counted in the claim index lane by lane,
+delayed and held ones in their partial indexes, each up to `COUNT_LIMIT`. Failed runs have no index yet; they are looked
+for among the newest `FAILED_REACH` runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+
+from django.db.models import Count, Q, QuerySet, Sum, Value
+
+from catbird_django.engine.tasks import LaneHead, find_task_lanes
+from catbird_django.models import TaskRun
+from catbird_django.monitoring.clock import DatabaseNow
+from catbird_django.monitoring.figures import among_newest
+from catbird_django.monitoring.queries import task_runs, tasks, workers
+from catbird_django.monitoring.worker_states import WorkerState
+
+COUNT_LIMIT = 10_000
+FAILED_REACH = 100_000
+FAILED_WITHIN = timedelta(hours=1)
+
+Place = tuple[str, int]
+"""A queue and the id of a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFigures:
+    """The worker processes that are alive, and those that fell silent without saying that they stop."""
+
+    alive: int
+    sleeping: int
+    slots: int
+    silent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFigures:
+    """The runs of one task in one queue. A count that equals `COUNT_LIMIT` means: at least so many."""
+
+    queue: str
+    task: str
+    queued: int
+    delayed: int
+    started: int
+    failed: int
+    oldest_due_age: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """Everything `catbird_status` shows."""
+
+    workers: WorkerFigures
+    tasks: Sequence[TaskFigures]
+
+    @property
+    def oldest_due_age(self) -> timedelta | None:
+        return max((row.oldest_due_age for row in self.tasks if row.oldest_due_age is not None), default=None)
+
+
+def read_status(*, using: str) -> Status:
+    """Read how things stand in this database, now."""
+    return Status(workers=_worker_figures(using), tasks=list(_task_figures(using)))
+
+
+def _worker_figures(using: str) -> WorkerFigures:
+    alive = Q(state=WorkerState.ALIVE)
+    counted = workers(using=using).aggregate(
+        alive=Count("pk", filter=alive),
+        sleeping=Count("pk", filter=alive & Q(sleeping_since__isnull=False)),
+        slots=Sum("slots", filter=alive, default=0),
+        silent=Count("pk", filter=Q(state=WorkerState.SILENT)),
+    )
+    return WorkerFigures(**counted)
+
+
+def _task_figures(using: str) -> Iterator[TaskFigures]:
+    names = dict(tasks(using=using).values_list("pk", "name"))
+    heads = find_task_lanes(list(names), None, using=using)
+    queued = _count_due(heads, using)
+    delayed = _count_places(task_runs(using=using).queued().filter(visible_at__isnull=False).order_by("visible_at"))
+    started = _count_places(task_runs(using=using).filter(lease_until__isnull=False).order_by("lease_until"))
+    failed = _count_failed(using)
+    ages = _oldest_ages(heads, using)
+    places = set(chain(queued, delayed, started, failed))
+    for queue, task_id in sorted(places, key=lambda place: (place[0], names.get(place[1], ""))):
+        place = (queue, task_id)
+        yield TaskFigures(
+            queue=queue,
+            task=names.get(task_id, f"#{task_id}"),
+            queued=queued[place],
+            delayed=delayed[place],
+            started=started[place],
+            failed=failed[place],
+            oldest_due_age=ages.get(place),
+        )
+
+
+def _count_due(heads: Iterable[LaneHead], using: str) -> Counter[Place]:
+    return Counter({place: _count_due_at(place, using) for place in {_place(head) for head in heads}})
+
+
+def _count_due_at(place: Place, using: str) -> int:
+    queue, task_id = place
+    due = TaskRun.objects.using(using).queued().filter(queue=queue, task_id=task_id, visible_at__isnull=True)
+    # In the order of the claim index, so that it is entered there and left at the limit.
+    return due.order_by("queue", "task_id", "priority", "pk")[:COUNT_LIMIT].count()
+
+
+def _count_places(runs: QuerySet[TaskRun]) -> Counter[Place]:
+    return Counter(runs.values_list("queue", "task_id")[:COUNT_LIMIT])
+
+
+def _count_failed(using: str) -> Counter[Place]:
+    since = DatabaseNow() - Value(FAILED_WITHIN)
+    failed = among_newest(task_runs(using=using).failed().filter(finished_at__gte=since), FAILED_REACH)
+    counted = failed.values("queue", "task_id").annotate(count=Count("pk")).order_by()
+    return Counter({(row["queue"], row["task_id"]): row["count"] for row in counted})
+
+
+def _oldest_ages(heads: Sequence[LaneHead], using: str) -> Mapping[Place, timedelta]:
+    moments: dict[int, tuple[datetime, datetime]] = {
+        pk: (read_at, queued_at)
+        for pk, read_at, queued_at in task_runs(using=using)
+        .filter(pk__in=[head.head_id for head in heads])
+        .values_list("pk", "read_at", "queued_at")
+    }
+    ages: dict[Place, timedelta] = {}
+    for head in heads:
+        if head.head_id in moments:  # else it was claimed and purged meanwhile
+            read_at, queued_at = moments[head.head_id]
+            ages[_place(head)] = max(ages.get(_place(head), timedelta(0)), read_at - queued_at)
+    return ages
+
+
+def _place(head: LaneHead) -> Place:
+    return head.queue, head.task_id
