@@ -63,7 +63,8 @@ TEMPLATES = [
 DATABASES = {"default": database_settings(env, home=HOME)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-CATBIRD: dict[str, object] = {}
+# As JSON, such as {"CONCURRENCY": 20}.
+CATBIRD: dict[str, object] = env.json("CATBIRD", default={})
 
 USE_TZ = True
 TIME_ZONE = "UTC"

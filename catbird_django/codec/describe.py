@@ -1,7 +1,7 @@
 """Describes a type as the fields of a form, read off its JSON Schema.
 
 A label is the `title` of the field, else made of its name; a help text is its `description`; both can be given with
-`Annotated[int, pydantic.Field(title=…, description=…)]`. A docstring of a class is the help of the field that holds it.
+`Annotated[int, pydantic.Field(title=…, description=…)]`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,11 @@ class _Generator(GenerateJsonSchema):
         names = [field["name"] for field in schema["fields"]]
         return {**super().named_tuple_schema(schema), NAMES: names}
 
+    def call_schema(self, schema: core_schema.CallSchema) -> JsonSchemaValue:
+        """Before pydantic 2.14 a named tuple is a call of its class."""
+        names = getattr(schema["function"], "_fields", None)
+        return {**super().call_schema(schema), **({NAMES: list(names)} if names else {})}
+
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         return {**super().enum_schema(schema), LABELS: [_label(member) for member in schema["members"]]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -38,9 +39,13 @@ def decode_any(text: str | bytes, *, name: str) -> Json:
 def write(value: object, *, name: str, key_types: KeyTypes = STRING_KEYS) -> bytes:
     """Encode a checked value by what it is, whatever type was declared for it."""
     try:
-        return to_json(value, fallback=to_builtins, round_trip=True)
+        return to_json(value, fallback=_last_resort, round_trip=True)
     except PydanticSerializationError as error:
         raise unwritable(value, error, name=name, key_types=key_types) from None
+
+
+def _last_resort(value: object) -> Any:
+    return list(value) if isinstance(value, deque) else to_builtins(value)
 
 
 def unwritable(value: object, error: Exception, *, name: str, key_types: KeyTypes) -> PayloadError:

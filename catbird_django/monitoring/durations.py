@@ -25,8 +25,9 @@ def in_words(duration: timedelta) -> str:
     return _("%(days)d d %(hours)d h") % _split(seconds, days=DAY, hours=HOUR)
 
 
-def _split(seconds: float, **units: int) -> dict[str, int]:
+def _split(total: float, **units: int) -> dict[str, int]:
+    """Divide seconds into these units, the largest first."""
     parts = {}
     for name, size in units.items():
-        parts[name], seconds = int(seconds // size), seconds % size
+        parts[name], total = int(total // size), total % size
     return parts

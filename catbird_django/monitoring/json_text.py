@@ -9,6 +9,7 @@ INDENT = "  "
 
 # A text that was cut may end inside a string.
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
+_SPACED = {":": ": "}
 _OPENING = frozenset("[{")
 _CLOSING = frozenset("]}")
 
@@ -35,7 +36,7 @@ def _pieces(text: str) -> Iterator[str]:
         # Everything inside brackets has a line of its own, unless there is nothing inside.
         if previous == "," or (previous in _OPENING) != (token in _CLOSING):
             yield "\n" + INDENT * depth
-        yield f"{token} " if token == ":" else token
+        yield _SPACED.get(token, token)
         if token in _OPENING:
             depth += 1
         previous = token

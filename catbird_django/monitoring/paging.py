@@ -82,7 +82,9 @@ def read_page(matching: QuerySet[M], position: Position, *, size: int, reach: in
     edge = _edge(matching, position, reach) if reach else None
     # One more than fits says whether there is a further page.
     found = list(_walk(matching, position, edge)[: size + 1])
-    is_last = len(found) <= size and (edge is None or not _walk(_unfiltered(matching), _next_to(position, edge)).exists())
+    is_last = len(found) <= size and (
+        edge is None or not _walk(_unfiltered(matching), _next_to(position, edge)).exists()
+    )
     return page_of(found, position, size=size, edge=edge, is_last=is_last)
 
 
@@ -133,4 +135,4 @@ def _edge(matching: QuerySet[M], position: Position, reach: int) -> int | None:
 
 
 def _unfiltered(rows: QuerySet[M]) -> QuerySet[M]:
-    return rows.model._default_manager.using(rows.db)
+    return QuerySet(rows.model, using=rows.db)

@@ -31,8 +31,8 @@ def with_schema_text(tasks: QuerySet[Task]) -> QuerySet[Task]:
 
 
 def _text_of(field: str) -> Left:
-    return Left(Cast(field, TextField()), MAX_SHOWN)
+    return Left(Cast(field, TextField()), MAX_SHOWN + 1)
 
 
 def _part_of_error(key: str) -> Left:
-    return Left(KeyTextTransform(key, "error"), MAX_SHOWN)
+    return Left(KeyTextTransform(key, "error"), MAX_SHOWN + 1)

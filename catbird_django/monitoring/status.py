@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import chain
 
-from django.db.models import Count, Q, QuerySet, Sum, Value
+from django.db.models import Count, F, Q, QuerySet, Sum, Value
 
 from catbird_django.engine.tasks import LaneHead, find_task_lanes
 from catbird_django.models import TaskRun
@@ -126,17 +126,12 @@ def _count_failed(using: str) -> Counter[Place]:
 
 
 def _oldest_ages(heads: Sequence[LaneHead], using: str) -> Mapping[Place, timedelta]:
-    moments: dict[int, tuple[datetime, datetime]] = {
-        pk: (read_at, queued_at)
-        for pk, read_at, queued_at in task_runs(using=using)
-        .filter(pk__in=[head.head_id for head in heads])
-        .values_list("pk", "read_at", "queued_at")
-    }
+    of_heads = TaskRun.objects.using(using).filter(pk__in=[head.head_id for head in heads])
+    age_of = dict(of_heads.annotate(age=DatabaseNow() - F("queued_at")).values_list("pk", "age"))
     ages: dict[Place, timedelta] = {}
     for head in heads:
-        if head.head_id in moments:  # else it was claimed and purged meanwhile
-            read_at, queued_at = moments[head.head_id]
-            ages[_place(head)] = max(ages.get(_place(head), timedelta(0)), read_at - queued_at)
+        # A head that was purged meanwhile has no age.
+        ages[_place(head)] = max(ages.get(_place(head), timedelta(0)), age_of.get(head.head_id, timedelta(0)))
     return ages
 
 

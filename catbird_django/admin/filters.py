@@ -1,0 +1,74 @@
+"""Filters of lists. Their choices come from small tables, never from the runs themselves."""
+
+# ruff: noqa: ARG002 - the signatures are Django's
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.admin import SimpleListFilter
+from django.utils.translation import gettext_lazy as _
+
+from catbird_django.monitoring import queries
+from catbird_django.monitoring.worker_states import WorkerState
+from catbird_django.statuses import TaskStatus
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+    from django.http import HttpRequest
+
+    from catbird_django.models import Task, TaskRun, Worker
+
+MAX_CHOICES = 100
+"""At most so many are listed; the address takes any other, and the search finds tasks by name."""
+
+
+class StatusFilter(SimpleListFilter):
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return list(TaskStatus.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[TaskRun]) -> QuerySet[TaskRun]:
+        status = self.value()
+        return queryset if status is None else queries.of_status(queryset, status)
+
+
+class TaskFilter(SimpleListFilter):
+    title = _("task")
+    parameter_name = "task"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        names = queries.tasks().order_by("name").values_list("name", flat=True)
+        return [(name, name) for name in names[:MAX_CHOICES]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[TaskRun]) -> QuerySet[TaskRun]:
+        name = self.value()
+        return queryset if name is None else queries.of_tasks(queryset, queries.tasks().filter(name=name))
+
+
+class QueueFilter(SimpleListFilter):
+    """By queue: the queues that tasks belong to. A run may have been sent to another; the address takes any."""
+
+    title = _("queue")
+    parameter_name = "queue"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        queues = queries.tasks().order_by("queue").values_list("queue", flat=True).distinct()
+        return [(queue, queue) for queue in queues[:MAX_CHOICES]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Task] | QuerySet[TaskRun]:
+        queue = self.value()
+        return queryset if queue is None else queryset.filter(queue=queue)
+
+
+class WorkerStateFilter(SimpleListFilter):
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return list(WorkerState.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Worker]:
+        state = self.value()
+        return queryset if state is None else queryset.filter(state=state)

@@ -1,0 +1,104 @@
+"""Small pieces of HTML that several pages show. Everything that comes from a row is escaped."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from django.contrib.admin.utils import quote
+from django.urls import NoReverseMatch, reverse
+from django.utils.formats import date_format
+from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
+from django.utils.timezone import localtime
+from django.utils.translation import gettext as _
+
+from catbird_django.monitoring.json_text import laid_out
+from catbird_django.monitoring.payloads import MAX_SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from django.db.models import Model
+    from django.db.models.enums import Choices
+    from django.utils.safestring import SafeString
+
+EMPTY = "-"
+
+# Drawn on a grid of 16 by 16, with a line of the text's colour.
+ICONS = {
+    "queued": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M8 5v3l2 1.5",
+    "started": "M5 3l8 5l-8 5z",
+    "canceling": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M5.5 8h5",
+    "completed": "M3 8.5l3.5 3.5l6.5-8",
+    "failed": "M4 4l8 8M12 4l-8 8",
+    "skipped": "M3 4l5 4l-5 4zM12 4v8",
+    "canceled": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M4 12l8-8",
+    "expired": "M4 2.5h8M4 13.5h8M5 2.5c0 4 6 7 6 11M11 2.5c0 4-6 7-6 11",
+    "alive": "M2 8h3l2-4l2.5 8l1.5-4h3",
+    "silent": "M8 3v6M8 12v1",
+    "stopped": "M4 4h8v8h-8z",
+}
+
+
+def badge(choice: Choices) -> SafeString:
+    """A status as icon, word and colour: none of them is needed to read it."""
+    return format_html(
+        '<span class="catbird-badge" data-status="{}">'
+        '<svg viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="{}"/></svg>{}</span>',
+        choice.value,
+        ICONS[choice.value],
+        choice.label,
+    )
+
+
+def moment(value: datetime | None) -> SafeString | str:
+    """A point in time to the second, in the reader's time zone; exact for machines."""
+    if value is None:
+        return EMPTY
+    local = localtime(value)
+    return format_html('<time datetime="{}">{}</time>', local.isoformat(), date_format(local, "Y-m-d H:i:s"))
+
+
+def link(row: Model, text: str) -> SafeString | str:
+    """A link to a row's own page, if it has one."""
+    try:
+        url = reverse(f"admin:catbird_{type(row).__name__.lower()}_change", args=[quote(row.pk)])
+    except NoReverseMatch:  # taken out of the admin by the project
+        return text
+    return format_html('<a href="{}">{}</a>', url, text)
+
+
+def list_link(model: type[Model], text: str, **filters: str) -> SafeString | str:
+    """A link to a model's list with these filters set, if it has one."""
+    try:
+        url = reverse(f"admin:catbird_{model.__name__.lower()}_changelist")
+    except NoReverseMatch:
+        return text
+    return format_html('<a href="{}?{}">{}</a>', url, urlencode(filters), text)
+
+
+def names(values: Iterable[object]) -> SafeString:
+    """Names, each as a small label."""
+    return format_html_join(" ", '<span class="catbird-name">{}</span>', ((value,) for value in values))
+
+
+def json_block(text: str | None, *, is_open: bool = True) -> SafeString | str:
+    """JSON laid out for reading, in a part of the page that folds."""
+    if text is None:
+        return EMPTY
+    shown = laid_out(text, limit=MAX_SHOWN)
+    if "\n" not in shown and len(shown) < 80:
+        return format_html('<pre class="catbird-code" dir="ltr">{}</pre>', shown)
+    return folding(_("%(count)d lines") % {"count": shown.count("\n") + 1}, shown, is_open=is_open)
+
+
+def folding(summary: str, text: str, *, is_open: bool = False) -> SafeString:
+    """A long text as it is, below a line that opens and closes it."""
+    return format_html(
+        '<details class="catbird-fold"{}><summary>{}</summary>'
+        '<pre class="catbird-code" dir="ltr" tabindex="0">{}</pre></details>',
+        format_html(" open") if is_open else "",
+        summary,
+        text,
+    )

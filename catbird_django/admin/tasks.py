@@ -1,0 +1,101 @@
+"""Tasks: the catalogue, and the page of one."""
+
+# ruff: noqa: ARG002 - the signatures are Django's
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.utils.html import format_html, format_html_join, linebreaks
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+
+from catbird_django.admin.filters import QueueFilter
+from catbird_django.admin.markup import EMPTY, badge, json_block, list_link, moment
+from catbird_django.admin.read_only import ReadOnlyAdmin
+from catbird_django.models import Task, TaskRun
+from catbird_django.monitoring import queries
+from catbird_django.monitoring.figures import RECENT, recent_counts
+from catbird_django.monitoring.payloads import with_schema_text
+from catbird_django.statuses import TaskStatus
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from django.db.models import QuerySet
+    from django.http import HttpRequest
+    from django.utils.safestring import SafeString
+    from django_stubs_ext import WithAnnotations
+
+    class SchemaText(TypedDict):
+        input_schema_text: str | None
+        output_schema_text: str | None
+
+    TaskWithSchemas = WithAnnotations[Task, SchemaText]
+
+
+@admin.register(Task)
+class TaskAdmin(ReadOnlyAdmin):
+    list_display = ("name", "queue", "first_line", "handler", "runs_link")
+    list_filter = (QueueFilter,)
+    list_per_page = 100
+    ordering = ("name",)
+    search_fields = ("name__startswith",)
+    search_help_text = _("How the name begins.")
+    fieldsets = (
+        (None, {"fields": ["name", "queue", "description_text", "handler", "registered", "fingerprint"]}),
+        (_("Runs"), {"fields": ["recent_runs", "runs_link"]}),
+        (_("Types"), {"fields": ["input_schema_json", "output_schema_json"]}),
+    )
+    readonly_fields = (
+        *("description_text", "registered", "recent_runs", "runs_link", "input_schema_json", "output_schema_json"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return with_schema_text(queries.tasks().defer("input_schema", "output_schema"))
+
+    @admin.display(description=_("description"))
+    def first_line(self, task: Task) -> str:
+        return task.description.strip().partition("\n")[0] or EMPTY
+
+    @admin.display(description=_("description"))
+    def description_text(self, task: Task) -> SafeString | str:
+        return linebreaks(task.description, autoescape=True) or EMPTY
+
+    @admin.display(description=_("registered"))
+    def registered(self, task: Task) -> SafeString | str:
+        return moment(task.registered_at)
+
+    @admin.display(description=_("runs"))
+    def runs_link(self, task: Task) -> SafeString | str:
+        return list_link(TaskRun, _now("Show runs"), task=task.name)
+
+    @admin.display(description=_("recent runs"))
+    def recent_runs(self, task: Task) -> SafeString:
+        counts = recent_counts(task)
+        return format_html(
+            '<div class="catbird-counts">{}</div><p class="help">{}</p>',
+            _count_badges(task, counts) or _now("None."),
+            _now("Among the newest %(count)d runs of all tasks.") % {"count": RECENT},
+        )
+
+    @admin.display(description=_("input schema"))
+    def input_schema_json(self, task: TaskWithSchemas) -> SafeString | str:
+        return json_block(task.input_schema_text, is_open=False)
+
+    @admin.display(description=_("output schema"))
+    def output_schema_json(self, task: TaskWithSchemas) -> SafeString | str:
+        return json_block(task.output_schema_text, is_open=False)
+
+
+def _count_badges(task: Task, counts: dict[str, int]) -> SafeString:
+    """A badge and a number for each status that occurs, in the order of a run's life."""
+    return format_html_join(
+        " ",
+        "<span>{} {}</span>",
+        (
+            (badge(status), list_link(TaskRun, str(counts[status]), task=task.name, status=status.value))
+            for status in TaskStatus
+            if status in counts
+        ),
+    )

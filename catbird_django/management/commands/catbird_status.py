@@ -1,0 +1,144 @@
+"""`manage.py catbird_status`: workers, and what is queued, running and failing."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError, connections
+
+from catbird_django.conf import get_settings
+from catbird_django.engine.schema import require_current_schema
+from catbird_django.errors import SchemaMismatch
+from catbird_django.monitoring.durations import in_words
+from catbird_django.monitoring.status import (
+    COUNT_LIMIT,
+    FAILED_REACH,
+    FAILED_WITHIN,
+    Status,
+    TaskFigures,
+    WorkerFigures,
+    read_status,
+)
+
+HEADINGS = ("queue", "task", "queued", "delayed", "started", "failed 1 h", "oldest due")
+
+
+class Command(BaseCommand):
+    help = (
+        "Show the workers that are alive and, by queue and task, the runs that are queued (due), delayed (waiting for "
+        f"their time), started, and failed in the last hour. Counts stop at {COUNT_LIMIT:,}; failed runs are looked "
+        f"for among the newest {FAILED_REACH:,} runs. Tasks without any of these are left out."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--format",
+            choices=["text", "json"],
+            default="text",
+            help="text to read (the default), or one JSON object whose keys stay the same between versions",
+        )
+        parser.add_argument(
+            "--database",
+            metavar="ALIAS",
+            choices=list(connections),
+            help='the database to ask (default: CATBIRD["DATABASE"])',
+        )
+
+    def handle(self, **options: Any) -> None:
+        using = options["database"] or get_settings().database
+        status = _read(using)
+        if options["format"] == "json":
+            self.stdout.write(json.dumps(as_json(status, database=using), indent=2))
+        else:
+            self.stdout.write(as_text(status))
+
+
+def _read(using: str) -> Status:
+    try:
+        require_current_schema(using=using)
+        return read_status(using=using)
+    except SchemaMismatch as error:
+        raise CommandError(str(error)) from error
+    except OperationalError as error:
+        raise CommandError(f"database {using!r} does not answer: {str(error).strip()}") from error
+
+
+def as_json(status: Status, *, database: str) -> dict[str, Any]:
+    """The status as plain values. Ages are in seconds; a count that equals `count_limit` means: at least so many."""
+    return {
+        "database": database,
+        "workers": {
+            "alive": status.workers.alive,
+            "sleeping": status.workers.sleeping,
+            "slots": status.workers.slots,
+            "silent": status.workers.silent,
+        },
+        "oldest_due_age": _seconds(status.oldest_due_age),
+        "tasks": [
+            {
+                "queue": row.queue,
+                "task": row.task,
+                "queued": row.queued,
+                "delayed": row.delayed,
+                "started": row.started,
+                "failed_last_hour": row.failed,
+                "oldest_due_age": _seconds(row.oldest_due_age),
+            }
+            for row in status.tasks
+        ],
+        "count_limit": COUNT_LIMIT,
+        "failed_reach": FAILED_REACH,
+        "failed_within": _seconds(FAILED_WITHIN),
+    }
+
+
+def _seconds(age: timedelta | None) -> float | None:
+    return None if age is None else round(age.total_seconds(), 3)
+
+
+def as_text(status: Status) -> str:
+    """The status as lines to read."""
+    lines = [_workers_line(status.workers), ""]
+    if not status.tasks:
+        return "\n".join([*lines, "Nothing is queued, started or has failed in the last hour."])
+    return "\n".join([*lines, *_table([HEADINGS, *(_cells(row) for row in status.tasks)])])
+
+
+def _workers_line(workers: WorkerFigures) -> str:
+    if not workers.alive:
+        line = "No worker is alive: start one with `manage.py catbird_worker`"
+    else:
+        line = (
+            f"{_counted(workers.alive, 'worker')} alive ({_counted(workers.slots, 'slot')}, {workers.sleeping} asleep)"
+        )
+    return f"{line}; {workers.silent} silent." if workers.silent else f"{line}."
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _cells(row: TaskFigures) -> tuple[str, ...]:
+    counts = (row.queued, row.delayed, row.started, row.failed)
+    oldest = "-" if row.oldest_due_age is None else in_words(row.oldest_due_age)
+    return row.queue, row.task, *(_capped(count) for count in counts), oldest
+
+
+def _capped(count: int) -> str:
+    return f"{count}+" if count >= COUNT_LIMIT else str(count)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Align columns: words at the left, figures at the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
+    return [
+        cell.ljust(width) if place < 2 else cell.rjust(width)
+        for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]

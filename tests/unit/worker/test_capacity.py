@@ -1,0 +1,82 @@
+"""W2: no more than free slots plus a small, measured prefetch."""
+
+from catbird_django.worker import capacity
+from catbird_django.worker.capacity import Capacity, Meter
+
+
+def finish(held: Capacity, task_id: int, count: int) -> None:
+    for _ in range(count):
+        held.take([task_id])
+        held.give_back(task_id, finished=True)
+
+
+def test_nothing_is_prefetched_until_something_was_finished() -> None:
+    held = Capacity(4, prefetch=200)
+
+    assert held.room(1) == 4
+    held.take([1, 1, 1])
+    assert held.room(1) == 1
+    held.take([1])
+    assert held.room(1) == 0
+
+
+def test_a_handler_may_hold_as_many_as_it_just_finished() -> None:
+    held = Capacity(4, prefetch=200)
+    finish(held, task_id=1, count=30)
+
+    assert held.room(1) == 34
+    assert held.room(2) == 4
+
+
+def test_the_prefetch_is_bounded() -> None:
+    held = Capacity(4, prefetch=20)
+    finish(held, task_id=1, count=500)
+
+    assert held.room(1) == 24
+
+
+def test_what_waits_counts_against_the_prefetch() -> None:
+    held = Capacity(4, prefetch=200)
+    finish(held, task_id=1, count=30)
+    held.take([1] * 20)
+
+    assert held.room(1) == 14
+    assert held.room(2) == 0
+
+
+def test_what_was_taken_back_is_not_counted_as_finished() -> None:
+    held = Capacity(2, prefetch=200)
+    held.take([1])
+    held.give_back(1, finished=False)
+
+    assert held.room(1) == 2
+
+
+def test_a_free_slot_is_always_worth_a_claim() -> None:
+    """Also while nine of ten slots are busy for an hour."""
+    held = Capacity(10, prefetch=200)
+    held.take([1] * 10)
+    assert not held.is_low()
+
+    held.give_back(1, finished=False)
+    assert held.is_low()
+
+
+def test_with_a_prefetch_it_is_time_when_half_of_it_is_left() -> None:
+    held = Capacity(10, prefetch=100)
+    finish(held, task_id=1, count=100)
+    held.take([1] * 100)
+    assert not held.is_low()
+
+    for _ in range(45):
+        held.give_back(1, finished=False)
+    assert held.is_low()
+
+
+def test_the_meter_forgets_after_its_window() -> None:
+    meter = Meter()
+    for _ in range(5):
+        meter.add(100.0)
+
+    assert meter.count(100.0 + capacity.WINDOW / 2) == 5
+    assert meter.count(100.0 + capacity.WINDOW * 1.1) == 0
