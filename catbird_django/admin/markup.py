@@ -10,6 +10,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from django.db.models import Model
     from django.db.models.enums import Choices
-    from django.utils.safestring import SafeString
 
 EMPTY = "-"
 
@@ -98,7 +98,7 @@ def folding(summary: str, text: str, *, is_open: bool = False) -> SafeString:
     return format_html(
         '<details class="catbird-fold"{}><summary>{}</summary>'
         '<pre class="catbird-code" dir="ltr" tabindex="0">{}</pre></details>',
-        format_html(" open") if is_open else "",
+        SafeString(" open") if is_open else "",
         summary,
         text,
     )

@@ -50,10 +50,6 @@ class Position:
         """The parameters that name this position; None for one that the address must not have."""
         return {OLDER_THAN: self.older_than, NEWER_THAN: self.newer_than}
 
-    @property
-    def is_newest(self) -> bool:
-        return self.older_than is None and self.newer_than is None
-
 
 def _key(text: str) -> int:
     key = int(text)

@@ -49,7 +49,9 @@ class TaskRunFactory(factory.django.DjangoModelFactory):
             delivery_count=1,
             started_at=_after_queued(milliseconds=120),
         )
-        held = factory.Trait(claimed=True, lease_until=factory.LazyFunction(lambda: timezone.now() + timedelta(seconds=30)))
+        held = factory.Trait(
+            claimed=True, lease_until=factory.LazyFunction(lambda: timezone.now() + timedelta(seconds=30))
+        )
         finished = factory.Trait(finished_at=_after_queued(seconds=2))
 
         started = factory.Trait(held=True, status=TaskStatus.STARTED)

@@ -60,11 +60,12 @@ def test_arrays_really_go_out_binary(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def spy(cursor: psycopg.Cursor[Any], *args: Any, **kwargs: Any) -> Any:
         answer = execute(cursor, *args, **kwargs)
-        sent.append(list(cursor._query.formats))
+        sent.append(list(cursor._query.formats or ()))
         return answer
 
-    monkeypatch.setattr(psycopg.Cursor, "execute", spy)
-    COMPLETE.rows(USING, run_ids=[1], delivery_tokens=[uuid4()], outputs=["null"], notify=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Cursor, "execute", spy)
+        COMPLETE.rows(USING, run_ids=[1], delivery_tokens=[uuid4()], outputs=["null"], notify=False)
 
     assert [formats[:3] for formats in sent] == [[psycopg.pq.Format.BINARY] * 3]
 

@@ -22,7 +22,9 @@ def test_it_looks_as_python_would_indent_it(value: object) -> None:
     assert laid_out(text, limit=1_000_000) == json.dumps(value, ensure_ascii=False, indent=2)
 
 
-@pytest.mark.parametrize("number", ["9007199254740993", "123456789012345678901234567890", "1.10", "0.1234567890123456789"])
+@pytest.mark.parametrize(
+    "number", ["9007199254740993", "123456789012345678901234567890", "1.10", "0.1234567890123456789"]
+)
 def test_numbers_keep_every_digit(number: str) -> None:
     assert laid_out(f'{{"n": {number}}}', limit=LIMIT) == f'{{\n  "n": {number}\n}}'
 

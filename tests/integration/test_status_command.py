@@ -1,0 +1,148 @@
+"""`manage.py catbird_status`."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from catbird_django.monitoring import status
+from tests.factories import TaskFactory, TaskRunFactory, WorkerFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def output(*arguments: str) -> str:
+    written = StringIO()
+    call_command("catbird_status", *arguments, stdout=written)
+    return written.getvalue()
+
+
+def as_json() -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(output("--format", "json"))
+    return result
+
+
+def test_an_empty_database_says_what_to_start() -> None:
+    text = output()
+
+    assert "No worker is alive: start one with `manage.py catbird_worker`." in text
+    assert "Nothing is queued" in text
+
+
+def test_workers_are_counted_by_how_they_are() -> None:
+    WorkerFactory(slots=4)
+    WorkerFactory(slots=6, sleeping=True)
+    WorkerFactory(silent=True)
+    WorkerFactory(stopped=True)
+
+    assert as_json()["workers"] == {"alive": 2, "sleeping": 1, "slots": 10, "silent": 1}
+    assert "2 workers alive (10 slots, 1 asleep); 1 silent." in output()
+
+
+def test_runs_are_counted_by_queue_and_task() -> None:
+    greet, brew = TaskFactory(name="greet", queue="mail"), TaskFactory(name="brew", queue="kitchen")
+    TaskRunFactory.create_batch(3, task=greet)
+    TaskRunFactory(task=greet, priority=9)
+    TaskRunFactory(task=greet, queue="elsewhere")
+    TaskRunFactory.create_batch(2, task=greet, delayed=True)
+    TaskRunFactory(task=greet, started=True)
+    TaskRunFactory(task=brew, canceling=True)
+    TaskRunFactory.create_batch(2, task=brew, failed=True)
+    TaskRunFactory(task=brew, completed=True)
+
+    counts = {
+        (row["queue"], row["task"]): (row["queued"], row["delayed"], row["started"], row["failed_last_hour"])
+        for row in as_json()["tasks"]
+    }
+
+    assert counts == {
+        ("mail", "greet"): (4, 2, 1, 0),
+        ("elsewhere", "greet"): (1, 0, 0, 0),
+        ("kitchen", "brew"): (0, 0, 1, 2),
+    }
+
+
+def test_a_failure_of_yesterday_is_not_counted() -> None:
+    TaskRunFactory(failed=True, queued_at=timezone.now() - timedelta(days=1))
+
+    assert as_json()["tasks"] == []
+
+
+def test_the_oldest_due_run_tells_the_age() -> None:
+    task = TaskFactory()
+    TaskRunFactory(task=task, queued_at=timezone.now() - timedelta(minutes=3, seconds=5))
+    TaskRunFactory(task=task, priority=5, queued_at=timezone.now() - timedelta(minutes=1))
+    TaskRunFactory(task=task, delayed=True, queued_at=timezone.now() - timedelta(days=1))
+
+    shown = as_json()
+
+    assert shown["oldest_due_age"] == pytest.approx(185, abs=10)
+    assert shown["tasks"][0]["oldest_due_age"] == shown["oldest_due_age"]
+    assert "3 min" in output()
+
+
+def test_counting_stops_at_a_limit_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "COUNT_LIMIT", 10)
+    monkeypatch.setattr("catbird_django.management.commands.catbird_status.COUNT_LIMIT", 10)
+    TaskRunFactory.create_batch(15, task=TaskFactory())
+
+    shown = as_json()
+
+    assert shown["tasks"][0]["queued"] == shown["count_limit"] == 10
+    assert "10+" in output()
+
+
+def test_the_keys_of_the_json_stay() -> None:
+    TaskRunFactory()
+
+    shown = as_json()
+
+    assert list(shown) == [
+        *("database", "workers", "oldest_due_age", "tasks", "count_limit", "failed_reach", "failed_within"),
+    ]
+    assert list(shown["tasks"][0]) == [
+        *("queue", "task", "queued", "delayed", "started", "failed_last_hour", "oldest_due_age"),
+    ]
+
+
+def test_the_columns_of_the_text_are_aligned() -> None:
+    TaskRunFactory(task=TaskFactory(name="a"))
+    TaskRunFactory(task=TaskFactory(name="a_much_longer_name"))
+
+    lines = output().splitlines()[2:]
+
+    assert lines[0].split() == ["queue", "task", "queued", "delayed", "started", "failed", "1", "h", "oldest", "due"]
+    assert len({line.index("0") for line in lines[1:]}) == 1
+
+
+def test_every_count_over_runs_has_a_limit_or_a_lower_bound() -> None:
+    TaskRunFactory.create_batch(3)
+    TaskRunFactory(failed=True)
+
+    with CaptureQueriesContext(connection) as captured:
+        output()
+
+    counting = [query["sql"] for query in captured if "COUNT(" in query["sql"] and "cb_task_runs" in query["sql"]]
+    assert counting
+    assert all("LIMIT" in statement or '"id" >=' in statement for statement in counting)
+
+
+def test_a_database_that_is_not_migrated_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION cb_schema_version()")
+
+    with pytest.raises(CommandError, match=r"manage\.py migrate catbird"):
+        output()
+
+
+def test_an_unknown_database_is_refused() -> None:
+    with pytest.raises(CommandError, match="--database"):
+        output("--database", "nowhere")
