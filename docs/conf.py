@@ -14,7 +14,6 @@ author = "the catbird_django contributors"
 project_copyright = author
 
 extensions = ["myst_parser"]
-# README.md shows the screenshot from docs/images before there is one; pages of this tree refer to no picture.
 exclude_patterns = ["_build"]
 nitpicky = True
 

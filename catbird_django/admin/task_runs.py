@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.core.exceptions import ObjectDoesNotExist
 from django.utils.html import format_html
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
@@ -111,10 +110,11 @@ class TaskRunAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("worker"))
     def worker_link(self, run: TaskRun) -> SafeString | str:
-        try:
-            return link(run.worker, str(run.worker)) if run.worker else EMPTY
-        except ObjectDoesNotExist:
+        if run.worker is not None:
+            return link(run.worker, str(run.worker))
+        if run.worker_id is not None:
             return _now("worker %(id)d, no longer on record") % {"id": run.worker_id}
+        return EMPTY
 
     @admin.display(description=_("queued"))
     def queued(self, run: TaskRun) -> SafeString | str:

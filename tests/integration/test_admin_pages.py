@@ -160,15 +160,15 @@ def test_an_error_that_another_client_wrote_is_shown_as_it_is(client: Client) ->
 
 
 def test_the_page_of_a_task_counts_its_recent_runs_by_status(client: Client) -> None:
-    task = TaskFactory(name="greet")
+    task = TaskFactory(name="pack")
     TaskRunFactory.create_batch(3, task=task, completed=True)
     TaskRunFactory(task=task, failed=True)
     TaskRunFactory(completed=True)
 
     page = shown(client, page_url(task))
 
-    assert '?task=greet&amp;status=completed">3</a>' in page
-    assert '?task=greet&amp;status=failed">1</a>' in page
+    assert '?task=pack&amp;status=completed">3</a>' in page
+    assert '?task=pack&amp;status=failed">1</a>' in page
     assert "status=queued" not in page
 
 

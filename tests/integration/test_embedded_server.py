@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -220,7 +221,7 @@ class SlowPrograms:
     """PostgreSQL's programs with an `initdb` that waits at a gate."""
 
     def __init__(self, place: Path) -> None:
-        real = find_binaries().directory
+        real = shlex.quote(str(find_binaries().directory))
         self._reached, self._opened = place / "reached", place / "opened"
         os.mkfifo(self._reached)
         os.mkfifo(self._opened)

@@ -16,6 +16,7 @@ from django.core import mail
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from catbird_django import PayloadError
 from catbird_django.definitions.registry import registry
 from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
@@ -55,6 +56,17 @@ def test_the_first_task_counts_the_words_of_a_page(example: Any, work_until_idle
     work_until_idle()
 
     assert handle.wait(timeout=10) == tasks.Summary(title="Ada", words=3)
+
+
+@pytest.mark.django_db
+def test_the_tutorial_quotes_the_refusal_of_a_bad_input(example: Any):
+    tasks = example("pages.tasks")
+
+    with pytest.raises(PayloadError) as refusal:
+        tasks.summarize.run({"title": "Ada", "text": 1})
+
+    assert str(refusal.value) in (CHECKOUT / "docs" / "tutorial" / "first-task.md").read_text()
+    assert not TaskRun.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -48,15 +48,15 @@ def test_workers_are_counted_by_how_they_are() -> None:
 
 
 def test_runs_are_counted_by_queue_and_task() -> None:
-    greet, brew = TaskFactory(name="greet", queue="mail"), TaskFactory(name="brew", queue="kitchen")
-    TaskRunFactory.create_batch(3, task=greet)
-    TaskRunFactory(task=greet, priority=9)
-    TaskRunFactory(task=greet, queue="elsewhere")
-    TaskRunFactory.create_batch(2, task=greet, delayed=True)
-    TaskRunFactory(task=greet, started=True)
-    TaskRunFactory(task=brew, canceling=True)
-    TaskRunFactory.create_batch(2, task=brew, failed=True)
-    TaskRunFactory(task=brew, completed=True)
+    pack, ship = TaskFactory(name="pack", queue="mail"), TaskFactory(name="ship", queue="kitchen")
+    TaskRunFactory.create_batch(3, task=pack)
+    TaskRunFactory(task=pack, priority=9)
+    TaskRunFactory(task=pack, queue="elsewhere")
+    TaskRunFactory.create_batch(2, task=pack, delayed=True)
+    TaskRunFactory(task=pack, started=True)
+    TaskRunFactory(task=ship, canceling=True)
+    TaskRunFactory.create_batch(2, task=ship, failed=True)
+    TaskRunFactory(task=ship, completed=True)
 
     counts = {
         (row["queue"], row["task"]): (row["queued"], row["delayed"], row["started"], row["failed_last_hour"])
@@ -64,9 +64,9 @@ def test_runs_are_counted_by_queue_and_task() -> None:
     }
 
     assert counts == {
-        ("mail", "greet"): (4, 2, 1, 0),
-        ("elsewhere", "greet"): (1, 0, 0, 0),
-        ("kitchen", "brew"): (0, 0, 1, 2),
+        ("mail", "pack"): (4, 2, 1, 0),
+        ("elsewhere", "pack"): (1, 0, 0, 0),
+        ("kitchen", "ship"): (0, 0, 1, 2),
     }
 
 

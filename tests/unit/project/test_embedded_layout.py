@@ -14,7 +14,7 @@ from project.embedded.errors import EmbeddedPostgresError
 from project.embedded.layout import Account, Layout, can_enter, make_private_directory, socket_directory_of
 from project.embedded.server import is_ready, reason_in, serves, stop_unwatched
 
-NOBODY = Account(user=65534, group=65534)
+SOMEBODY_ELSE = Account(user=os.geteuid() + 1, group=os.getegid() + 1)
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def test_an_account_can_enter_where_every_directory_on_the_way_lets_it(tmp_path)
     us = Account(user=os.geteuid(), group=os.getegid())
 
     assert can_enter(tmp_path / "closed", us)
-    assert not can_enter(tmp_path / "closed", NOBODY)
-    assert can_enter(Path("/usr/bin"), NOBODY)
+    assert not can_enter(tmp_path / "closed", SOMEBODY_ELSE)
+    assert can_enter(Path("/usr/bin"), SOMEBODY_ELSE)
 
 
 def test_a_directory_is_made_for_its_owner_alone(tmp_path):
