@@ -18,15 +18,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 Parse = Callable[[Any], Any]
+LONGEST = timedelta(days=366)
 
 
 def _duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         duration = value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LONGEST.total_seconds():
         duration = timedelta(seconds=value)
     else:
-        raise ValueError("must be a number of seconds or a timedelta")
+        raise ValueError("must be a number of seconds (at most a year) or a timedelta")
     if duration <= timedelta(0):
         raise ValueError("must be longer than zero")
     return duration
@@ -45,9 +46,9 @@ def _flag(value: object) -> bool:
 
 
 def _alias(value: object) -> str:
-    if value not in django_settings.DATABASES:
+    if not isinstance(value, str) or value not in django_settings.DATABASES:
         raise ValueError(f"must be an alias in DATABASES (there: {', '.join(sorted(django_settings.DATABASES))})")
-    return str(value)
+    return value
 
 
 def _dsn(value: object) -> str | None:
@@ -59,7 +60,7 @@ def _dsn(value: object) -> str | None:
 def _module_names(value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise ValueError('must be a list of module names, such as ["tasks", "flows"]')
-    if not all(isinstance(name, str) and name.replace(".", "_").isidentifier() for name in value):
+    if not all(isinstance(name, str) and all(part.isidentifier() for part in name.split(".")) for name in value):
         raise ValueError("must hold names of modules only")
     return tuple(value)
 
@@ -80,8 +81,6 @@ class Settings:
     """A direct connection for LISTEN, where DATABASE goes through a transaction pooler."""
     lease: timedelta = _setting(30, _duration)
     """How long a claim is held without a sign of life from its worker."""
-    sweep_interval: timedelta = _setting(5, _duration)
-    """How often some worker looks for claims whose lease ran out."""
     poll_interval: timedelta = _setting(1, _duration)
     """How often an idle worker looks for work while it cannot LISTEN."""
     idle_poll_interval: timedelta = _setting(5, _duration)
@@ -89,13 +88,13 @@ class Settings:
     worker_ttl: timedelta = _setting(300, _duration)
     """After how long a worker that was not heard of is no longer shown as alive."""
     concurrency: int = _setting(10, _count)
-    """How many handlers one worker process runs at the same time."""
+    """How many sync handlers (on threads), and how many async ones (on a loop), one worker runs at the same time."""
     prefetch: int = _setting(200, _count)
     """At most how many runs of one task a worker claims ahead of its free slots."""
     shutdown_grace: timedelta = _setting(25, _duration)
     """How long a stopping worker lets running handlers go on."""
     max_payload: int = _setting(1024 * 1024, _count)
-    """The largest input, output or signal, in bytes of JSON."""
+    """The largest input, output or headers, in bytes of JSON."""
     task_modules: tuple[str, ...] = _setting(("tasks", "flows"), _module_names)
     """Modules of the installed apps in which tasks are looked for."""
 

@@ -15,6 +15,10 @@ class UnknownName(CatbirdError, LookupError):
     """No definition of that name is registered."""
 
 
+class RunNotFound(CatbirdError, LookupError):
+    """There is no run of that id in the database: it was never committed, or has been removed."""
+
+
 class InvalidOption(CatbirdError, ValueError):
     """An option of a run is out of range or contradicts another; the message names it."""
 
@@ -36,10 +40,6 @@ class SchemaMismatch(CatbirdError):
 
 class InvalidArgument(CatbirdError, ValueError):
     """A SQL function was called with arguments it must refuse; nothing was written."""
-
-
-class StaleClaim(CatbirdError):
-    """The claim is no longer ours: the lease ran out, and the work may be with another worker."""
 
 
 class WaitTimeout(CatbirdError, TimeoutError):

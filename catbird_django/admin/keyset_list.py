@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.utils.formats import number_format
 
+from catbird_django.admin.markup import grouped
 from catbird_django.monitoring.figures import estimated_count
 from catbird_django.monitoring.paging import NEWER_THAN, OLDER_THAN, BadPositionError, Position, read_page
 
@@ -85,12 +85,8 @@ class KeysetChangeList(ChangeList):
     def about_text(self) -> str | None:
         """About how many rows there are without any filter, if known."""
         count = estimated_count(self.root_queryset)
-        return _grouped(count) if count else None
+        return grouped(count) if count else None
 
     @property
     def reach_text(self) -> str:
-        return _grouped(self.reach() or 0)
-
-
-def _grouped(count: int) -> str:
-    return number_format(count, force_grouping=True)
+        return grouped(self.reach() or 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.admin.utils import quote
 from django.urls import NoReverseMatch, reverse
-from django.utils.formats import date_format
+from django.utils.formats import date_format, number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
@@ -57,7 +57,12 @@ def moment(value: datetime | None) -> SafeString | str:
     if value is None:
         return EMPTY
     local = localtime(value)
-    return format_html('<time datetime="{}">{}</time>', local.isoformat(), date_format(local, "Y-m-d H:i:s"))
+    return format_html('<time datetime="{}" dir="ltr">{}</time>', local.isoformat(), date_format(local, "Y-m-d H:i:s"))
+
+
+def grouped(count: int) -> str:
+    """A large number, its digits in groups as the reader's language has them."""
+    return number_format(count, force_grouping=True)
 
 
 def link(row: Model, text: str) -> SafeString | str:

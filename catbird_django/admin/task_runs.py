@@ -3,7 +3,6 @@
 # ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -65,7 +64,7 @@ class TaskRunChangeList(KeysetChangeList):
 
 @admin.register(TaskRun)
 class TaskRunAdmin(ReadOnlyAdmin):
-    list_display = ("id", "status_badge", "task_link", "queue", "queued", "waited", "ran", "delivery_count")
+    list_display = ("id", "status_badge", "task_link", "queue", "queued", "waited", "ran")
     list_filter = (StatusFilter, TaskFilter, QueueFilter)
     search_fields = ("id", "task__name")  # shows the form; get_search_results does the work
     search_help_text = _("The number of a run, or how the name of a task begins.")
@@ -150,7 +149,7 @@ class TaskRunAdmin(ReadOnlyAdmin):
             return json_block(run.error_text)  # written by someone else than our workers
         traceback = folding(_now("Traceback"), run.error_traceback) if run.error_traceback else ""
         return format_html(
-            '<p class="catbird-error"><strong>{}</strong><span>{}</span></p>{}',
+            '<div class="catbird-error"><strong>{}</strong><span>{}</span></div>{}',
             run.error_type or "",
             run.error_message or "",
             traceback,
@@ -171,8 +170,4 @@ class TaskRunAdmin(ReadOnlyAdmin):
 
 def _how_long(since: datetime | None, until: datetime | None, now: datetime) -> str:
     """How long something took, or has taken so far by the database's clock."""
-    if since is None:
-        return EMPTY
-    if until is None:
-        return _now("%(duration)s so far") % {"duration": in_words(now - since)}
-    return in_words(max(until - since, timedelta(0)))
+    return EMPTY if since is None else in_words((until or now) - since)

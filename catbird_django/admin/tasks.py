@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
-from django.utils.html import format_html, format_html_join, linebreaks
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
 from catbird_django.admin.filters import QueueFilter
-from catbird_django.admin.markup import EMPTY, badge, json_block, list_link, moment
+from catbird_django.admin.markup import EMPTY, badge, grouped, json_block, list_link, moment
 from catbird_django.admin.read_only import ReadOnlyAdmin
 from catbird_django.models import Task, TaskRun
 from catbird_django.monitoring import queries
@@ -36,20 +36,19 @@ if TYPE_CHECKING:
 
 @admin.register(Task)
 class TaskAdmin(ReadOnlyAdmin):
-    list_display = ("name", "queue", "first_line", "handler", "runs_link")
+    list_display = ("name", "queue", "first_line", "runs_link")
     list_filter = (QueueFilter,)
     list_per_page = 100
+    show_full_result_count = True  # there are as many as the code has
     ordering = ("name",)
     search_fields = ("name__startswith",)
     search_help_text = _("How the name begins.")
     fieldsets = (
-        (None, {"fields": ["name", "queue", "description_text", "handler", "registered", "fingerprint"]}),
+        (None, {"fields": ["name", "queue", "description", "handler", "registered", "fingerprint"]}),
         (_("Runs"), {"fields": ["recent_runs", "runs_link"]}),
         (_("Types"), {"fields": ["input_schema_json", "output_schema_json"]}),
     )
-    readonly_fields = (
-        *("description_text", "registered", "recent_runs", "runs_link", "input_schema_json", "output_schema_json"),
-    )
+    readonly_fields = (*("registered", "recent_runs", "runs_link", "input_schema_json", "output_schema_json"),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return with_schema_text(queries.tasks().defer("input_schema", "output_schema"))
@@ -57,10 +56,6 @@ class TaskAdmin(ReadOnlyAdmin):
     @admin.display(description=_("description"))
     def first_line(self, task: Task) -> str:
         return task.description.strip().partition("\n")[0] or EMPTY
-
-    @admin.display(description=_("description"))
-    def description_text(self, task: Task) -> SafeString | str:
-        return linebreaks(task.description, autoescape=True) or EMPTY
 
     @admin.display(description=_("registered"))
     def registered(self, task: Task) -> SafeString | str:
@@ -74,9 +69,9 @@ class TaskAdmin(ReadOnlyAdmin):
     def recent_runs(self, task: Task) -> SafeString:
         counts = recent_counts(task)
         return format_html(
-            '<div class="catbird-counts">{}</div><p class="help">{}</p>',
+            '<div class="catbird-counts">{}</div><div class="quiet">{}</div>',
             _count_badges(task, counts) or _now("None."),
-            _now("Among the newest %(count)d runs of all tasks.") % {"count": RECENT},
+            _now("Among the newest %(count)s runs of all tasks.") % {"count": grouped(RECENT)},
         )
 
     @admin.display(description=_("input schema"))

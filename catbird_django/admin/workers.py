@@ -40,7 +40,7 @@ MAX_HELD = 50
 
 @admin.register(Worker)
 class WorkerAdmin(ReadOnlyAdmin):
-    list_display = ("host_and_pid", "state_badge", "version", "queue_names", "slots", "started", "seen")
+    list_display = ("host_and_pid", "state_badge", "seen_ago", "queue_names", "slots", "version")
     list_filter = (WorkerStateFilter,)
     change_list_template = "admin/catbird/keyset_list.html"
     fieldsets = (
@@ -67,7 +67,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     def state_badge(self, worker: ReadWorker) -> SafeString:
         state = WorkerState(worker.state)
         if state is WorkerState.ALIVE and worker.sleeping_since is not None:
-            return format_html('{} <span class="quiet">{}</span>', badge(state), _now("asleep, waits to be woken"))
+            return format_html('{} <span class="quiet">{}</span>', badge(state), _now("asleep"))
         return badge(state)
 
     @admin.display(description=_("queues"))
@@ -83,10 +83,11 @@ class WorkerAdmin(ReadOnlyAdmin):
         held = held_by(worker, limit=MAX_HELD + 1)
         if not held:
             return _now("none")
-        rows = ((link(run, f"{run.task.name} {run.pk}"), moment(run.lease_until)) for run in held[:MAX_HELD])
+        lease = _now("lease until")
+        rows = ((link(run, f"{run.task.name} {run.pk}"), lease, moment(run.lease_until)) for run in held[:MAX_HELD])
         return format_html(
             '<ul class="catbird-list">{}</ul>{}',
-            format_html_join("", '<li>{} <span class="quiet">{}</span></li>', rows),
+            format_html_join("", '<li>{} <span class="quiet">{} {}</span></li>', rows),
             _now("… and more.") if len(held) > MAX_HELD else "",
         )
 
@@ -95,9 +96,12 @@ class WorkerAdmin(ReadOnlyAdmin):
         return moment(worker.started_at)
 
     @admin.display(description=_("last seen"))
+    def seen_ago(self, worker: ReadWorker) -> str:
+        return _now("%(duration)s ago") % {"duration": in_words(worker.read_at - worker.seen_at)}
+
+    @admin.display(description=_("last seen"))
     def seen(self, worker: ReadWorker) -> SafeString:
-        ago = _now("%(duration)s ago") % {"duration": in_words(worker.read_at - worker.seen_at)}
-        return format_html('{} <span class="quiet">{}</span>', moment(worker.seen_at), ago)
+        return format_html('{} <span class="quiet">{}</span>', moment(worker.seen_at), self.seen_ago(worker))
 
     @admin.display(description=_("asleep since"))
     def sleeping(self, worker: Worker) -> SafeString | str:

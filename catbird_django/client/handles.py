@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Generator
@@ -18,9 +19,9 @@ from catbird_django.engine.tasks import TaskRunState, read_task_run
 from catbird_django.errors import (
     RunCanceled,
     RunExpired,
+    RunNotFound,
     RunSkipped,
     TaskFailed,
-    UnknownName,
     WaitInTransaction,
     WaitTimeout,
 )
@@ -33,6 +34,22 @@ ENDED_WITHOUT_OUTPUT = {
     TaskStatus.SKIPPED: RunSkipped,
     TaskStatus.EXPIRED: RunExpired,
 }
+
+
+class Deadline:
+    """Until when to wait, and how long between two looks."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._end = None if timeout is None else time.monotonic() + timeout
+        self._poll = get_settings().poll_interval.total_seconds()
+
+    def next_pause(self, run_id: int, status: str) -> float:
+        """How long to wait for a hint before looking again; raise WaitTimeout when the time is over."""
+        left = self._poll if self._end is None else min(self._poll, self._end - time.monotonic())
+        if left <= 0:
+            raise WaitTimeout(f"run {run_id} is still {status} after {self._timeout} s; it goes on")
+        return left
 
 
 class TaskHandle(Generic[O]):
@@ -60,7 +77,7 @@ class TaskHandle(Generic[O]):
         state = self._read()
         if state.status not in TERMINAL_STATUSES:
             self._refuse_transaction()
-            state = self._wait_until_ended(timeout)
+            state = self._wait_until_ended(Deadline(timeout))
         return self._output(state)
 
     async def astatus(self) -> TaskStatus:
@@ -69,7 +86,11 @@ class TaskHandle(Generic[O]):
 
     async def await_(self, timeout: float | None = None) -> O:
         """Async twin of `wait`."""
-        return await sync_to_async(self.wait, thread_sensitive=False)(timeout)
+        state = await sync_to_async(self._read)()
+        if state.status not in TERMINAL_STATUSES:
+            await sync_to_async(self._refuse_transaction)()
+            state = await self._await_until_ended(Deadline(timeout))
+        return self._output(state)
 
     def __await__(self) -> Generator[Any, None, O]:
         return self.await_().__await__()
@@ -77,7 +98,7 @@ class TaskHandle(Generic[O]):
     def _read(self) -> TaskRunState:
         state = read_task_run(self.id, using=self._using)
         if state is None:
-            raise UnknownName(f"there is no task run {self.id} in database {self._using!r}")
+            raise RunNotFound(f"there is no task run {self.id} in database {self._using!r}")
         return state
 
     def _refuse_transaction(self) -> None:
@@ -87,16 +108,20 @@ class TaskHandle(Generic[O]):
                 f"wait after the commit, or in transaction.on_commit()"
             )
 
-    def _wait_until_ended(self, timeout: float | None) -> TaskRunState:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        poll = get_settings().poll_interval.total_seconds()
+    def _wait_until_ended(self, deadline: Deadline) -> TaskRunState:
         # Watch before reading, or an end between the two goes unnoticed.
         with watch_task_run(self.id, using=self._using) as ended:
             while (state := self._read()).status not in TERMINAL_STATUSES:
-                left = poll if deadline is None else min(poll, deadline - time.monotonic())
-                if left <= 0:
-                    raise WaitTimeout(f"run {self.id} is still {state.status} after {timeout} s; it goes on")
-                ended.wait(left)
+                ended.wait(deadline.next_pause(self.id, state.status))
+                ended.clear()
+        return state
+
+    async def _await_until_ended(self, deadline: Deadline) -> TaskRunState:
+        # Only the waiting is done on a thread of its own: the reading stays on the one that async code shares, with
+        # its connection and its transaction.
+        with watch_task_run(self.id, using=self._using) as ended:
+            while (state := await sync_to_async(self._read)()).status not in TERMINAL_STATUSES:
+                await asyncio.to_thread(ended.wait, deadline.next_pause(self.id, state.status))
                 ended.clear()
         return state
 

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 
 from catbird_django.client.handles import TaskHandle
 from catbird_django.client.options import CheckedOptions, RunOptions, check_options
-from catbird_django.client.registration import forget_registration, register_once
+from catbird_django.client.registration import register_tasks
 from catbird_django.client.wake import wake_after_commit
 from catbird_django.codec import encode_any
 from catbird_django.conf import get_settings
@@ -85,24 +85,23 @@ def run_definition(definition: TaskDefinition, inputs: Iterable[Any], options: C
     encoded = [codec.encode(value, name="input", max_bytes=max_bytes) for value in inputs]
     if not encoded:
         return []
-    register_once(definition, using=options.using)
-    run_ids = _run_by_name(definition.name, encoded, options)
+    run_ids = _run_by_name(definition.name, encoded, options, queue=options.queue or definition.queue)
     if run_ids is None:
-        # Registered before, but no longer there: the table was emptied, or the database restored.
-        forget_registration(definition, using=options.using)
-        register_once(definition, using=options.using)
-        run_ids = _run_by_name(definition.name, encoded, options)
+        # The first run of all, or the table was emptied. Asking first would cost every run a round trip, and a role
+        # that may only produce could not run what others have registered.
+        register_tasks([definition], using=options.using)
+        run_ids = _run_by_name(definition.name, encoded, options, queue=options.queue or definition.queue)
     if run_ids is None:
         raise UnknownName(f"task {definition.name!r} cannot be found in database {options.using!r}")
     return [TaskHandle(run_id, using=options.using, definition=definition) for run_id in run_ids]
 
 
-def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[int] | None:
+def _run_by_name(name: str, inputs: list[str], options: CheckedOptions, *, queue: str | None) -> list[int] | None:
     """Queue runs of a task by name; None if the database does not know it."""
     answers = engine.run_tasks(
         name,
         inputs,
-        queue=options.queue,
+        queue=queue,
         priority=options.priority,
         headers=options.headers,
         using=options.using,
@@ -123,7 +122,7 @@ def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> Tas
     if name in registry.tasks:
         return run_definition(registry.task(name), [input], checked)[0]
     encoded = encode_any(input, name="input", max_bytes=get_settings().max_payload)
-    run_ids = _run_by_name(name, [encoded], checked)
+    run_ids = _run_by_name(name, [encoded], checked, queue=checked.queue)
     if run_ids is None:
         raise UnknownName(f"no task named {name!r} is registered in database {checked.using!r}")
     return TaskHandle(run_ids[0], using=checked.using)

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 
 import psycopg
 from django.db import connections
-from django.db.utils import Error as DjangoDatabaseError
 
 from catbird_django.conf import get_settings
+from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.notifications import LIVE, Listener
 
 logger = logging.getLogger("catbird.client")
@@ -61,7 +61,7 @@ class Watch:
                         self._wake(payload)
                     if not payloads and self._gave_up():
                         return
-        except (psycopg.Error, DjangoDatabaseError) as error:
+        except (psycopg.Error, *DATABASE_TROUBLE) as error:
             logger.warning("cannot listen, callers poll instead", extra={"database": self._using, "error": str(error)})
             with self._lock:
                 self._thread = None  # the next caller tries again

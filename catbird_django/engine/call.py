@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import django.db
 import psycopg
 from django.db import DatabaseError, connections
 
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_ATTEMPTS = 5
+# What a loop that must go on survives: whatever Django makes of the driver's errors, and SQL that is not (yet) there.
+DATABASE_TROUBLE = (django.db.Error, errors.SchemaMismatch)
+
 LOCK_CONFLICTS = {"40P01", "40001"}
+# Classes of SQLSTATE: data exception, constraint violation, limit exceeded, raised by us.
+DATA_ERRORS = {"22", "23", "54", "CB"}
 UNDEFINED_FUNCTION = "42883"
 
 # SQLSTATE class CB is ours; SQL raises it only for what must undo the transaction.
@@ -86,6 +92,11 @@ def _raise_ours(error: DatabaseError) -> None:
         raise errors.SchemaMismatch(
             f"{_message(error)}: the database does not have the SQL of this version; run `manage.py migrate catbird`"
         ) from error
+
+
+def blames_data(error: BaseException) -> bool:
+    """Whether the values of a call are at fault, so that repeating it would not help."""
+    return (_sqlstate(error) or "")[:2] in DATA_ERRORS
 
 
 def _sqlstate(error: BaseException) -> str | None:

@@ -19,7 +19,7 @@ REGISTER = Function(
     handlers="jsonb",
     slots="integer",
 )
-GREET = Function("cb_greet_worker", worker_id="bigint")
+RENEW = Function("cb_renew_worker", worker_id="bigint")
 STOP = Function("cb_stop_worker", worker_id="bigint")
 ANNOUNCE_SLEEP = Function("cb_announce_sleep", worker_id="bigint")
 WAKE = Function("cb_wake_workers", queues="text[]")
@@ -53,9 +53,9 @@ def register_worker(worker: WorkerRow, *, using: str) -> int:
     return worker_id
 
 
-def greet_worker(worker_id: int, *, using: str) -> bool:
+def renew_worker(worker_id: int, *, using: str) -> bool:
     """Say that this worker is alive; False when its row is gone."""
-    return bool(GREET.value(using, worker_id=worker_id))
+    return bool(RENEW.value(using, worker_id=worker_id))
 
 
 def stop_worker(worker_id: int, *, using: str) -> None:

@@ -24,13 +24,13 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
 $$;
 
 -- Say that this worker is alive. False when its row is gone.
-CREATE OR REPLACE FUNCTION cb_greet_worker(p_worker_id bigint)
+CREATE OR REPLACE FUNCTION cb_renew_worker(p_worker_id bigint)
 RETURNS boolean
 LANGUAGE sql SET search_path FROM CURRENT AS $$
-    WITH greeted AS (
+    WITH renewed AS (
         UPDATE cb_workers SET seen_at = _cb_now(), stopped_at = NULL WHERE id = p_worker_id RETURNING id
     )
-    SELECT EXISTS (SELECT FROM greeted)
+    SELECT EXISTS (SELECT FROM renewed)
 $$;
 
 -- Say that this worker has stopped. Saying it again changes nothing.

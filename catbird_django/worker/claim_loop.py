@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
+from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tasks import LaneHead, LaneRequest, TaskClaim
 from catbird_django.worker.capacity import Capacity
 from catbird_django.worker.lanes import Lanes
@@ -60,6 +61,9 @@ class ClaimLoop:
     def start(self) -> None:
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Claim nothing more; wait until a claim that is under way has been handed over, a few seconds at most."""
         self._stopping = True
@@ -71,7 +75,7 @@ class ClaimLoop:
             try:
                 self._round()
                 self._pause = 0.1
-            except (DatabaseError, InterfaceError) as error:
+            except DATABASE_TROUBLE as error:
                 self._wait_for_database(error)
         connections.close_all()
 

@@ -63,7 +63,7 @@ class Executor:
 def reset_connections() -> None:
     """Leave no trace of a handler on this thread's connections: no open transaction, no dead socket (W7)."""
     for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block or connection.connection is not None and not connection.get_autocommit():
+        if connection.in_atomic_block or (connection.connection is not None and not connection.get_autocommit()):
             connection.close()
             # Inside atomic() Django keeps the closed connection, to refuse further queries. Forget the whole wrapper.
             del connections[connection.alias]

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Sequence
 from datetime import timedelta
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
 from catbird_django.engine import tasks, workers
+from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tasks import Delivery
 from catbird_django.statuses import SettleVerdict
 
@@ -35,6 +36,9 @@ class LeaseKeeper:
     def start(self) -> None:
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join(timeout=5)
@@ -49,13 +53,13 @@ class LeaseKeeper:
         while not self._stopping.wait(self._lease.total_seconds() / 3):
             try:
                 self._renew()
-            except (DatabaseError, InterfaceError) as error:
+            except DATABASE_TROUBLE as error:
                 logger.warning("cannot renew leases, trying again", extra={"error": str(error)})
                 connections.close_all()
         connections.close_all()
 
     def _renew(self) -> None:
-        workers.greet_worker(self._worker_id, using=self._using)
+        workers.renew_worker(self._worker_id, using=self._using)
         deliveries = sorted(self.held)  # one lock order for everyone
         if not deliveries:
             return

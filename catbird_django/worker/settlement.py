@@ -11,9 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import connections
 
 from catbird_django.engine import tasks as engine
+from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
 from catbird_django.engine.tasks import Delivery
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.outcome import Completed, Failed, Outcome, Released, failure
@@ -21,6 +22,7 @@ from catbird_django.worker.outcome import Completed, Failed, Outcome, Released, 
 logger = logging.getLogger("catbird.worker")
 
 MAX_BATCH = 500
+SHORTEST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0  # seconds between attempts while the database does not answer
 
 
@@ -44,6 +46,9 @@ class Settlement:
 
     def start(self) -> None:
         self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def add(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
@@ -72,20 +77,22 @@ class Settlement:
         connections.close_all()
 
     def _settle_until_taken(self, batch: Sequence[Outcome]) -> None:
-        """Settle a batch, however long the database is away."""
-        pause = 0.1
-        while True:
+        """Settle a batch, however long the database is away, and whatever it refuses."""
+        parts: deque[Sequence[Outcome]] = deque([batch])
+        pause = SHORTEST_PAUSE
+        while parts:
             try:
-                self._settle(batch)
-                break
-            except (OperationalError, InterfaceError) as error:
+                self._settle(parts[0])
+                parts.popleft()
+                pause = SHORTEST_PAUSE
+            except DATABASE_TROUBLE as error:
+                if blames_data(error):
+                    parts.extendleft(reversed(_without_poison(parts.popleft(), error)))
+                    continue
                 logger.warning("cannot settle, trying again", extra={"error": str(error), "retry_in": pause})
                 connections.close_all()
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
-            except DatabaseError as error:
-                self._settle_one_by_one(batch, error)
-                break
 
     def _settle(self, batch: Sequence[Outcome]) -> None:
         ordered = sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
@@ -101,17 +108,19 @@ class Settlement:
         if released:
             _report_stale(released, engine.release_tasks(released, using=self._using))
 
-    def _settle_one_by_one(self, batch: Sequence[Outcome], reason: Exception) -> None:
-        """One outcome of the batch cannot be stored: fail that run, and let its neighbours through (F4a)."""
-        logger.error("a batch was refused, settling one by one", extra={"size": len(batch), "error": str(reason)})
-        for outcome in batch:
-            try:
-                self._settle([outcome])
-            except (OperationalError, InterfaceError):
-                raise
-            except DatabaseError as error:
-                logger.error("a result cannot be stored", extra={"run_id": outcome.claim.run_id}, exc_info=error)
-                self._settle([failure(outcome.claim, error)])
+
+def _without_poison(batch: Sequence[Outcome], error: Exception) -> list[Sequence[Outcome]]:
+    """What to settle in place of a batch that the database refuses (F4a).
+
+    One by one, so that the neighbours get through; in place of an outcome that cannot be stored, the failure to store
+    it; nothing, if even that cannot be stored: then the lease runs out.
+    """
+    if len(batch) > 1:
+        logger.warning("a batch was refused, settling one by one", extra={"size": len(batch), "error": str(error)})
+        return [[outcome] for outcome in batch]
+    [outcome] = batch
+    logger.error("a result cannot be stored", extra={"run_id": outcome.claim.run_id}, exc_info=error)
+    return [[failure(outcome.claim, error)]] if isinstance(outcome, Completed) else []
 
 
 def _report_stale(deliveries: Sequence[Delivery], verdicts: Sequence[SettleVerdict]) -> None:

@@ -7,13 +7,14 @@ import threading
 
 import psycopg
 from django.db import connections
-from django.db.utils import Error as DjangoDatabaseError
 
+from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.notifications import WORK, Listener
 
 logger = logging.getLogger("catbird.worker")
 
-LONGEST_WAIT = 5.0  # seconds between looks at whether to stop, and between attempts to reconnect
+LOOK_EVERY = 0.5  # seconds between looks at whether to stop
+LONGEST_PAUSE = 5.0  # seconds between attempts to reconnect
 
 
 class Wakeups:
@@ -32,8 +33,10 @@ class Wakeups:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end at its next look. Does not wait for it."""
+        """End the thread at its next look, if it was started."""
         self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2 * LOOK_EVERY)
 
     def _run(self) -> None:
         delay = 0.1
@@ -42,18 +45,18 @@ class Wakeups:
                 with Listener([WORK], using=self._using, dsn=self._dsn) as listener:
                     delay = 0.1
                     self._listen(listener)
-            except (psycopg.Error, DjangoDatabaseError) as error:
+            except (psycopg.Error, *DATABASE_TROUBLE) as error:
                 logger.warning("cannot listen, polling instead", extra={"error": str(error), "retry_in": delay})
             finally:
                 self.is_listening = False
                 connections.close_all()
             self._stopping.wait(delay)
-            delay = min(delay * 2, LONGEST_WAIT)
+            delay = min(delay * 2, LONGEST_PAUSE)
 
     def _listen(self, listener: Listener) -> None:
         self.is_listening = True
         self.event.set()  # what was queued before we listened
         while not self._stopping.is_set():
-            for payload in listener.payloads(timeout=LONGEST_WAIT):
+            for payload in listener.payloads(timeout=LOOK_EVERY):
                 if not payload or self._worker_id in payload.split(","):
                     self.event.set()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connections
 
 import catbird_django
 from catbird_django.client.registration import register_tasks
@@ -21,6 +21,7 @@ from catbird_django.definitions.registry import Registry
 from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine import tasks as engine
 from catbird_django.engine import workers
+from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.errors import DefinitionError, UnknownName
@@ -36,6 +37,8 @@ from catbird_django.worker.threads import ThreadRunner
 from catbird_django.worker.wakeups import Wakeups
 
 logger = logging.getLogger("catbird.worker")
+
+LOOK_AFTER_PARTS_EVERY = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +98,8 @@ class Worker:
         """Work until `stop()` is called, then stop in order; False if handlers had to be left behind."""
         self._start()
         try:
-            self._stop.wait()
+            while not self._stop.wait(LOOK_AFTER_PARTS_EVERY):
+                self._refuse_dead_parts()
         finally:
             finished = self._shut_down()
         return finished
@@ -114,6 +118,12 @@ class Worker:
         if self._settings.notify:
             self._wakeups.start()
         self._claim_loop.start()
+
+    def _refuse_dead_parts(self) -> None:
+        """Rather no worker than one that looks alive and does nothing: whoever keeps processes alive starts another."""
+        for part in (self._claim_loop, self._settlement, self._leases):
+            if not part.is_alive():
+                raise RuntimeError(f"{type(part).__name__} has died; see the log for why")
 
     def _hand_over(self, claims: Sequence[TaskClaim]) -> None:
         """Give claims to whoever runs them."""
@@ -172,8 +182,8 @@ class Worker:
         try:
             engine.release_tasks(sorted(self._leases.held), using=self._using)
             workers.stop_worker(self.id, using=self._using)
-        except (DatabaseError, InterfaceError) as error:
-            logger.warning("cannot say goodbye, leases will run out", extra={"error": str(error)})
+        except DATABASE_TROUBLE as error:
+            logger.warning("cannot say goodbye", extra={"error": str(error)})
         finally:
             connections.close_all()
         logger.info("worker stopped", extra={"worker_id": self.id, "left_behind": left_behind})

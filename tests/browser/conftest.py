@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+with suppress(ImportError):  # the `browser` fixture then skips
+    from playwright.sync_api import expect as expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -10,11 +10,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catbird_django.models import Task, TaskRun
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import SCREENSHOTS, expect
 from tests.factories import TaskFactory, TaskRunFactory, WorkerFactory
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -84,6 +84,10 @@ def log_in(page: Page) -> None:
     page.wait_for_url("**/admin/")
 
 
+def rows(page: Page) -> Locator:
+    return page.locator("#result_list tbody tr")
+
+
 def take(page: Page, name: str) -> None:
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
@@ -92,28 +96,28 @@ def test_someone_logs_in_and_finds_the_run_that_failed(page: Page, shop: TaskRun
     log_in(page)
     page.click("text=Task runs")
     page.click("#changelist-filter >> text=failed")
-    assert page.locator("#result_list tbody tr").count() == 1
+    expect(rows(page)).to_have_count(1)
     page.click("#result_list th a")
 
-    assert page.inner_text("h1") == f"Task run {shop.pk}"
-    assert page.locator(".catbird-badge").first.inner_text() == "failed"
-    assert "9007199254740993" in page.inner_text(".field-input_json")
+    expect(page.locator("h1")).to_have_text(f"Task run {shop.pk}")
+    expect(page.locator(".catbird-badge")).to_have_text("failed")
+    expect(page.locator(".field-input_json")).to_contain_text("9007199254740993")
     traceback = page.locator(".field-error_report pre")
-    assert not traceback.is_visible()
+    expect(traceback).to_be_hidden()
     page.click("text=Traceback")
-    assert traceback.is_visible()
+    expect(traceback).to_be_visible()
 
 
 def test_someone_turns_the_pages_of_the_list(page: Page, shop: TaskRun) -> None:
     log_in(page)
     page.goto("/admin/catbird/taskrun/")
-    assert page.locator("#result_list tbody tr").count() == 50
+    expect(rows(page)).to_have_count(50)
     page.click("text=Older")
-    assert page.locator("#result_list tbody tr").count() == TaskRun.objects.count() - 50
+    expect(rows(page)).to_have_count(TaskRun.objects.count() - 50)
     page.click("text=Newer")
 
-    assert page.locator("#result_list tbody tr").count() == 50
-    assert page.locator("text=Newer").count() == 0
+    expect(rows(page)).to_have_count(50)
+    expect(page.locator("text=Newer")).to_have_count(0)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -13,6 +13,7 @@ from django.db import connection, connections, transaction
 from catbird_django import (
     InvalidOption,
     PayloadError,
+    RunNotFound,
     Task,
     TaskContext,
     TaskFailed,
@@ -230,7 +231,7 @@ def test_a_run_commits_or_vanishes_with_the_callers_transaction() -> None:
 
 
 def test_a_task_registered_in_a_rolled_back_transaction_is_registered_again() -> None:
-    """F21: registration is cached only after commit."""
+    """F21: registered by the first run, in the caller's transaction."""
 
     @task
     def charge() -> str:
@@ -354,7 +355,7 @@ def test_a_handle_can_be_made_again_from_the_id() -> None:
     work_off("charge")
 
     assert TaskHandle(run_id).wait(timeout=5) == {"a": 1}
-    with pytest.raises(UnknownName, match="999999"):
+    with pytest.raises(RunNotFound, match="999999"):
         TaskHandle(999_999).status()
 
 

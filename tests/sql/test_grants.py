@@ -7,6 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
+from catbird_django import Task
+from catbird_django.definitions.registry import registry
+from catbird_django.models import TaskRun
 from tests.support import register
 
 
@@ -101,3 +104,12 @@ def test_a_hostile_name_is_a_name_and_nothing_more() -> None:
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM cb_tasks")
+
+
+@pytest.mark.usefixtures("roles")
+def test_a_producer_can_run_a_task_from_python_that_others_have_registered() -> None:
+    with registry.isolated(), acting_as("producer"):
+        mail: Task[object, object] = Task("mail")
+        handle = mail.run({"to": "ada"})
+
+    assert TaskRun.objects.get(id=handle.id).input == {"to": "ada"}

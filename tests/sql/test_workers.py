@@ -58,10 +58,10 @@ def test_a_stopped_worker_sleeps_no_more() -> None:
     assert worker.stopped_at == stopped_at is not None
 
 
-def test_greeting_a_worker_that_is_gone_says_so() -> None:
+def test_renewing_a_worker_that_is_gone_says_so() -> None:
     worker_id = register_worker()
 
-    assert workers.greet_worker(worker_id, using=USING)
+    assert workers.renew_worker(worker_id, using=USING)
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM cb_workers")
-    assert not workers.greet_worker(worker_id, using=USING)
+    assert not workers.renew_worker(worker_id, using=USING)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -19,7 +21,7 @@ from catbird_django.worker.worker import Worker, WorkerOptions
 class Command(BaseCommand):
     help = (
         "Run background tasks. Stops on SIGTERM or Ctrl-C: claims nothing more, lets running handlers end within "
-        "SHUTDOWN_GRACE, gives back the rest. A second signal stops at once; the leases bring back what was running."
+        "SHUTDOWN_GRACE, gives back the rest. A second signal stops at once."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -35,11 +37,10 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         worker = self._build(options)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _stop_then_die(worker))
-        self.stdout.write(f"catbird worker {worker.id} runs {_listed(worker.task_names)}. Ctrl-C stops it.")
-        self.stdout.flush()
-        finished = worker.run()
+        with _signals_stop(worker):
+            self.stdout.write(f"catbird worker {worker.id} runs {_listed(worker.task_names)}. Ctrl-C stops it.")
+            self.stdout.flush()
+            finished = worker.run()
         self.stdout.write("catbird worker stopped.")
         if not finished:
             # Handlers that outlived the grace sit on threads that nothing can end but the process.
@@ -75,14 +76,21 @@ def _listed(names: list[str]) -> str:
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
 
 
-def _stop_then_die(worker: Worker) -> Any:
+@contextmanager
+def _signals_stop(worker: Worker) -> Iterator[None]:
+    """The first SIGTERM or SIGINT asks the worker to stop, the second ends the process."""
     asked = False
 
-    def handle(number: int, _frame: FrameType | None) -> None:
+    def stop_then_die(number: int, _frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
             os._exit(128 + number)
         asked = True
         worker.stop()
 
-    return handle
+    before = {number: signal.signal(number, stop_then_die) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

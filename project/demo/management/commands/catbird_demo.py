@@ -77,6 +77,7 @@ class Command(BaseCommand):
         before = latest_run_id()
         wanted = enqueue_demo_work() if work else set()
         self.stdout.write(GUIDE.format(url=url, login=login))
+        self.stdout.flush()
         self.follow(children, finished_runs(after=before), wanted, until_finished=until_finished)
 
     def prepare_database(self) -> None:

@@ -1,0 +1,173 @@
+"""W5, F4a: what the database refuses, or cannot do just now, stops neither the worker nor the neighbours."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, connections
+
+from catbird_django import task
+from catbird_django.engine import tasks as engine
+from catbird_django.engine.tasks import Delivery
+from catbird_django.models import TaskRun
+from catbird_django.worker import settlement
+from catbird_django.worker.outcome import Completed, Outcome
+from catbird_django.worker.settlement import Settlement
+from catbird_django.worker.worker import Worker
+from tests.support import USING, claim, queue_runs, register, register_worker, work_off
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+POISON = '{"n": 1e200000}'  # valid JSON, and more than jsonb can hold
+
+
+def settle(outcomes: list[Outcome]) -> list[Delivery]:
+    """Settle these outcomes as a worker does; return what it let go of."""
+    let_go: list[Delivery] = []
+    part = Settlement(using=USING, notify=False, settled=let_go.extend)
+    for outcome in outcomes:
+        part.add(outcome)
+    part.start()
+    assert part.stop(timeout=10)
+    return let_go
+
+
+def claims(count: int) -> list[Any]:
+    [task_id] = register("mail")
+    queue_runs("mail", count)
+    return claim((task_id, 0), worker_id=register_worker(), limit=count)
+
+
+def test_one_result_that_cannot_be_stored_fails_its_run_and_its_neighbours_complete() -> None:
+    """F4a."""
+    first, poisoned, last = claims(3)
+
+    let_go = settle([Completed(first, "1"), Completed(poisoned, POISON), Completed(last, "3")])
+
+    assert [run.status for run in TaskRun.objects.order_by("id")] == ["completed", "failed", "completed"]
+    assert "numeric" in TaskRun.objects.failed().get().error["message"]
+    assert len(let_go) == 3
+
+
+def raising(error: Exception, times: int, then: Callable[..., Any]) -> Callable[..., Any]:
+    left = [error] * times
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if left:
+            raise left.pop()
+        return then(*args, **kwargs)
+
+    return call
+
+
+def test_results_are_kept_until_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W5."""
+    monkeypatch.setattr(settlement, "SHORTEST_PAUSE", 0.01)
+    gone = OperationalError("server closed the connection")
+    monkeypatch.setattr(engine, "complete_tasks", raising(gone, 3, engine.complete_tasks))
+    held = claims(2)
+
+    settle([Completed(held[0], "1"), Completed(held[1], "2")])
+
+    assert [run.status for run in TaskRun.objects.order_by("id")] == ["completed"] * 2
+
+
+def test_the_database_may_go_away_in_the_middle_of_a_poisoned_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settlement, "SHORTEST_PAUSE", 0.01)
+    gone = OperationalError("server closed the connection")
+    monkeypatch.setattr(engine, "fail_tasks", raising(gone, 2, engine.fail_tasks))
+    held = claims(3)
+
+    settle([Completed(held[0], POISON), Completed(held[1], "1"), Completed(held[2], POISON)])
+
+    assert [run.status for run in TaskRun.objects.order_by("id")] == ["failed", "completed", "failed"]
+
+
+def execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@contextmanager
+def running_worker(name: str, **settings: Any) -> Iterator[Worker]:
+    """A worker on threads of this process, stopped at the end of the block."""
+    from dataclasses import replace
+
+    from catbird_django.conf import get_settings
+    from catbird_django.definitions.registry import registry
+    from catbird_django.worker.worker import WorkerOptions
+
+    worker = Worker(WorkerOptions(concurrency=1, tasks=[name]), replace(get_settings(), **settings), registry)
+    thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+
+
+def test_a_worker_outlives_a_moment_without_its_functions() -> None:
+    """As while a migration replaces them."""
+
+    @task
+    def mail() -> str:
+        return "sent"
+
+    with running_worker("mail"):
+        assert mail.run().wait(timeout=10) == "sent"
+        execute("ALTER FUNCTION cb_find_task_lanes RENAME TO cb_elsewhere")
+        handle = mail.run()
+        try:
+            with pytest.raises(TimeoutError):
+                handle.wait(timeout=0.5)
+        finally:
+            execute("ALTER FUNCTION cb_elsewhere RENAME TO cb_find_task_lanes")
+
+        assert handle.wait(timeout=15) == "sent"
+
+
+def test_a_worker_outlives_the_end_of_all_its_connections() -> None:
+    @task
+    def mail() -> str:
+        return "sent"
+
+    with running_worker("mail"):
+        assert mail.run().wait(timeout=10) == "sent"
+        execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+        assert mail.run().wait(timeout=15) == "sent"
+
+
+def test_a_worker_whose_part_has_died_does_not_pretend_to_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    @task
+    def mail() -> None: ...
+
+    def die(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(engine, "find_task_lanes", die)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    with pytest.raises(RuntimeError, match="ClaimLoop has died"):
+        work_off("mail")
+
+
+def test_a_worker_works_without_notifications() -> None:
+    """R9: polling alone is correct."""
+    from datetime import timedelta
+
+    @task
+    def mail() -> str:
+        return "sent"
+
+    with running_worker("mail", notify=False, poll_interval=timedelta(seconds=0.05)):
+        assert mail.run().wait(timeout=10) == "sent"
