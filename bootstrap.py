@@ -258,7 +258,7 @@ def venv_lock() -> "Iterator[int]":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("Waiting for another bootstrap.py that is working on .venv …")
+            say("Waiting for another bootstrap.py that is working on .venv ...")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
     finally:
@@ -289,20 +289,17 @@ def run_with_progress(what: str, command: list[str], lock: int) -> "str | None":
 
 
 def wait_with_progress(process: "subprocess.Popen[bytes]", what: str, started: float) -> None:
-    """Show the passing seconds: on a terminal in one line, elsewhere in a line now and then."""
-    live = sys.stdout.isatty()
-    if not live:
-        say(f"{what} …")
-    while True:
+    """Show the passing seconds: on a terminal in one line that changes, elsewhere in a new line now and then."""
+    on_terminal = sys.stdout.isatty()
+    before, after = ("\r", "") if on_terminal else ("", "\n")
+    say(f"{what} ...", end=after)
+    while process.poll() is None:
         try:
-            process.wait(1 if live else SECONDS_PER_LINE)
+            process.wait(1 if on_terminal else SECONDS_PER_LINE)
         except subprocess.TimeoutExpired:
-            seconds = f"{what} … {time.monotonic() - started:.0f} s"
-            say(f"\r{seconds}", end="") if live else say(seconds)
-            continue
-        done = f"{what} … done in {time.monotonic() - started:.0f} s" if process.returncode == 0 else f"{what} … failed"
-        say(f"\r{done}" if live else done)
-        return
+            say(f"{before}{what} ... {time.monotonic() - started:.0f} s", end=after)
+    outcome = f"done in {time.monotonic() - started:.0f} s" if process.returncode == 0 else "failed"
+    say(f"{before}{what} ... {outcome}")
 
 
 def say(text: str, *, end: str = "\n") -> None:

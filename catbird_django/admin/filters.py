@@ -1,6 +1,5 @@
 """Filters of lists. Their choices come from small tables, never from the runs themselves."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,5 @@
 """A list of rows by key: newest first, older and newer pages, nothing counted, nothing skipped."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,5 @@
 """The base of our pages: they show rows, and let nobody add, change or delete one."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -53,8 +52,5 @@ class ReadOnlyAdmin(ModelAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
         """Say which row it is, not what the form could do."""
-        title = f"{capfirst(self.opts.verbose_name)} {self.name_of(context['original'])}"
+        title = f"{capfirst(self.opts.verbose_name)} {context['original']}"
         return super().render_change_form(request, {**context, "title": title, "subtitle": None}, *args, **kwargs)
-
-    def name_of(self, row: Any) -> str:
-        return str(row)

@@ -1,6 +1,5 @@
 """Task runs: the list, and the page of one."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -95,9 +94,6 @@ class TaskRunAdmin(ReadOnlyAdmin):
             return [RUN, TIMES, ATTEMPTS]
         has_error = obj is not None and obj.error_text is not None
         return [RUN, *([ERROR] if has_error else []), TIMES, ATTEMPTS, DATA]
-
-    def name_of(self, run: TaskRun) -> str:
-        return str(run.pk)
 
     @admin.display(description=_("status"))
     def status_badge(self, run: TaskRun) -> SafeString:

@@ -1,6 +1,5 @@
 """Tasks: the catalogue, and the page of one."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,5 @@
 """Workers: who is there, and what they hold."""
 
-# ruff: noqa: ARG002 - the signatures are Django's
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

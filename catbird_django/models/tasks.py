@@ -138,4 +138,4 @@ class TaskRun(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.task_id}/{self.pk}"
+        return str(self.pk)

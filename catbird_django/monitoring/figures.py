@@ -46,6 +46,7 @@ def estimated_count(rows: QuerySet[M]) -> int | None:
     """About how many rows the model's table has; None when PostgreSQL has not looked yet."""
     table = Value(rows.model._meta.db_table)  # noqa: SLF001 - documented by Django
     # A query needs a row to come from; one of the table's own will do, and without any there is nothing to estimate.
-    for (count,) in QuerySet(rows.model, using=rows.db).values_list(_RowEstimate(table))[:1]:
+    newest: QuerySet[M] = QuerySet(rows.model, using=rows.db).order_by("-pk")
+    for (count,) in newest.values_list(_RowEstimate(table))[:1]:
         return int(count) if count > 0 else None
     return 0

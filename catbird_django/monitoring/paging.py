@@ -78,9 +78,7 @@ def read_page(matching: QuerySet[M], position: Position, *, size: int, reach: in
     edge = _edge(matching, position, reach) if reach else None
     # One more than fits says whether there is a further page.
     found = list(_walk(matching, position, edge)[: size + 1])
-    is_last = len(found) <= size and (
-        edge is None or not _walk(_unfiltered(matching), _next_to(position, edge)).exists()
-    )
+    is_last = len(found) <= size and (edge is None or not _has_rows(matching, _next_to(position, edge)))
     return page_of(found, position, size=size, edge=edge, is_last=is_last)
 
 
@@ -128,6 +126,12 @@ def _edge(matching: QuerySet[M], position: Position, reach: int) -> int | None:
     within = _walk(_unfiltered(matching), position).values("pk")[:reach]
     edge: int | None = within.aggregate(edge=(Min if position.newer_than is None else Max)("pk"))["edge"]
     return edge
+
+
+def _has_rows(rows: QuerySet[M], position: Position) -> bool:
+    """Is there any row from here on, matching or not?"""
+    # Not exists(): without an order, the planner reads the table from its beginning until it meets such a row.
+    return bool(_walk(_unfiltered(rows), position).values_list("pk")[:1])
 
 
 def _unfiltered(rows: QuerySet[M]) -> QuerySet[M]:

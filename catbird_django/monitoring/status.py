@@ -1,8 +1,8 @@
 """How things stand: workers, and what is queued, running and failing, by queue and task.
 
-Answers within a bounded time, whatever the size of the tables: due runs are counted in the claim index lane by lane,
-delayed and held ones in their partial indexes, each up to `COUNT_LIMIT`. Failed runs have no index yet; they are looked
-for among the newest `FAILED_REACH` runs.
+Answers within a bounded time, whatever the size of the tables. Due runs are counted in the claim index, of each queue
+and task up to `COUNT_LIMIT`; delayed and held ones in their partial indexes, up to `COUNT_LIMIT` in all. Failed runs
+have no index yet: they are looked for among the newest `FAILED_REACH` runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFigures:
-    """The runs of one task in one queue. A count that equals `COUNT_LIMIT` means: at least so many."""
+    """The runs of one task in one queue. `COUNT_LIMIT` queued ones means: at least so many."""
 
     queue: str
     task: str

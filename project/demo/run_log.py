@@ -33,5 +33,5 @@ def describe(run: TaskRun) -> str:
     """Tell in one line how a run ended."""
     outcome = json.dumps(run.output) if run.error is None else f"{run.error['type']}: {run.error['message']}"
     if len(outcome) > LONGEST_OUTCOME:
-        outcome = f"{outcome[:LONGEST_OUTCOME]}…"
+        outcome = f"{outcome[:LONGEST_OUTCOME]}..."
     return f"{run.task.name} #{run.pk} {run.get_status_display()}: {outcome}"

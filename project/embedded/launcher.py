@@ -134,5 +134,5 @@ def start_watcher(binaries: Binaries, layout: Layout, settings: Mapping[str, str
     )
     words = answer.stdout.split("\n")
     if READY not in words:
-        reason = answer.stdout.strip().rsplit("\n", 1)[-1] or "its watcher was killed while starting it"
+        reason = answer.stdout.strip().rsplit("\n", 1)[-1] or "its watcher was killed while starting it: run this again"
         raise EmbeddedPostgresError(f"the embedded PostgreSQL did not start: {reason}")

@@ -67,7 +67,7 @@ def start_server(layout: Layout, binaries: Binaries, settings: Mapping[str, str]
         if CHILDREN_STILL_THERE in said and time.monotonic() < deadline:
             time.sleep(GLANCE)
             continue
-        raise EmbeddedPostgresError(f"PostgreSQL did not start: {reason_in(said)} (see {layout.log})")
+        raise EmbeddedPostgresError(f"{reason_of(process, said)} (see {layout.log})")
 
 
 def launch(layout: Layout, binaries: Binaries, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -191,6 +191,12 @@ def words_since(log: Path, beginning: int) -> str:
     with log.open("rb") as file:
         file.seek(beginning)
         return file.read().decode(errors="replace")
+
+
+def reason_of(process: subprocess.Popen[bytes], said: str) -> str:
+    if process.returncode < 0:
+        return f"it was killed by signal {-process.returncode} while starting: run this again"
+    return reason_in(said)
 
 
 def reason_in(said: str) -> str:

@@ -151,9 +151,7 @@ def test_another_filter_begins_at_the_newest_again(client: Client) -> None:
 
     second = Shown(client, Shown(client).older or "")
 
-    filters = second.html[second.html.index('id="changelist-filter"') :]
-    assert "status=failed" in filters
-    assert "older_than" not in filters
+    assert re.findall(r'href="([^"]*status=failed[^"]*)"', second.html) == ["?status=failed"]
     assert 'name="older_than"' not in second.html
 
 
@@ -175,7 +173,15 @@ def test_a_queue_that_no_task_belongs_to_can_still_be_asked_for(client: Client) 
 
 
 @pytest.mark.parametrize(
-    "query", ["?task=unknown", "?status=unknown", "?q=unknown", "?q=999999", "?q=99999999999999999999"]
+    "query",
+    [
+        "?task=unknown",
+        "?status=unknown",
+        "?q=unknown",
+        "?q=999999",
+        "?q=99999999999999999999",
+        "?q=9999999999999999999",
+    ],
 )
 def test_what_does_not_exist_is_not_found(client: Client, query: str) -> None:
     make_runs(3)
@@ -281,6 +287,7 @@ def test_a_page_counts_and_skips_nothing_and_reads_no_payload(client: Client, qu
         assert "OFFSET" not in statement
         assert "DISTINCT" not in statement
         assert "JOIN" not in statement
+        assert re.search(r"ORDER BY [\w.\"]+ (ASC|DESC) LIMIT", statement)  # or the planner may read from the beginning
         assert not re.search(r'"(input|output|error|headers)"', statement)
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 import psutil
 import pytest
@@ -19,6 +19,7 @@ from project.demo.ports import FIRST_PORT, bind_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from http.client import HTTPResponse
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
@@ -79,6 +80,11 @@ def start_demo(place: Path) -> Iterator[Callable[..., Demo]]:
         eventually_gone(demo)
 
 
+def ask(url: str) -> HTTPResponse:
+    """Get a page, past any proxy that is set for other addresses."""
+    return build_opener(ProxyHandler({})).open(url, timeout=PATIENCE)
+
+
 def eventually_gone(demo: Demo) -> None:
     deadline = time.monotonic() + PATIENCE
     while left := demo.processes():
@@ -102,9 +108,9 @@ def test_it_runs_its_work_says_where_to_look_and_stops(start_demo):
 def test_ctrl_c_stops_everything_within_seconds(start_demo):
     demo = start_demo("--no-work")
     url = re.search(r"http://\S+", demo.read_until("Open"))[0]
-    with urlopen(url, timeout=PATIENCE) as page:
+    with ask(url) as page:
         policy = page.headers["Content-Security-Policy"]
-    with urlopen(url.replace("/admin/", "/static/admin/css/base.css"), timeout=PATIENCE) as styles:
+    with ask(url.replace("/admin/", "/static/admin/css/base.css")) as styles:
         assert styles.status == 200
     assert "script-src 'self'" in policy
 
@@ -126,6 +132,19 @@ def test_kill_9_leaves_nothing_running(start_demo):
     demo.process.kill()
     demo.process.wait()
 
+    eventually_gone(demo)
+
+
+def test_a_worker_that_ends_by_itself_ends_the_demo_too(start_demo):
+    demo = start_demo("--no-work")
+    demo.read_until("Open")
+    (worker,) = (child for child in psutil.Process(demo.process.pid).children() if "catbird_worker" in child.cmdline())
+
+    worker.kill()
+    exit_code, _, errors = demo.finish()
+
+    assert exit_code == 1
+    assert errors.startswith("CommandError: the worker ended by itself; its last words")
     eventually_gone(demo)
 
 

@@ -85,7 +85,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = Checkout(tmp_path_factory.mktemp("with space") / "a checkout")
     result = checkout.run("demo", "--port", "9000")
     assert result.returncode == 0, result.stderr
-    assert "Installing 1 packages …" in result.stdout
+    assert "Installing 1 packages ..." in result.stdout
     assert result.stdout.endswith("managed with catbird_demo --port 9000\n")
     return checkout
 
@@ -202,7 +202,7 @@ def test_after_a_killed_installation_the_environment_is_made_anew(installed, sil
     process.kill()
 
     waiting = installed.start("demo")
-    assert waiting.stdout.readline() == "Waiting for another bootstrap.py that is working on .venv …\n"
+    assert waiting.stdout.readline() == "Waiting for another bootstrap.py that is working on .venv ...\n"
     pip.kill()
     output, errors = waiting.communicate(timeout=PATIENCE)
 
@@ -220,7 +220,7 @@ def test_two_at_once_mend_an_environment_without_a_python_and_make_one(checkout)
 
     assert [process.returncode for process in both] == [0, 0]
     assert sum(output.count("only half made") for output in outputs) == 1
-    assert sum(output.count("Making .venv …\n") for output in outputs) == 1
+    assert sum(output.count("Making .venv ...\n") for output in outputs) == 1
 
 
 def test_a_lock_file_left_behind_is_no_obstacle(installed):

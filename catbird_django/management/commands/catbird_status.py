@@ -29,8 +29,9 @@ HEADINGS = ("queue", "task", "queued", "delayed", "started", "failed 1 h", "olde
 class Command(BaseCommand):
     help = (
         "Show the workers that are alive and, by queue and task, the runs that are queued (due), delayed (waiting for "
-        f"their time), started, and failed in the last hour. Counts stop at {COUNT_LIMIT:,}; failed runs are looked "
-        f"for among the newest {FAILED_REACH:,} runs. Tasks without any of these are left out."
+        "their time), started, and failed in the last hour. Tasks without any of these are left out. Due runs are "
+        f"counted up to {COUNT_LIMIT:,} for each task, delayed and started ones up to {COUNT_LIMIT:,} in all; failed "
+        f"ones are looked for among the newest {FAILED_REACH:,} runs."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -67,7 +68,7 @@ def _read(using: str) -> Status:
 
 
 def as_json(status: Status, *, database: str) -> dict[str, Any]:
-    """The status as plain values. Ages are in seconds; a count that equals `count_limit` means: at least so many."""
+    """The status as plain values. Ages are in seconds; `count_limit` queued runs means: at least so many."""
     return {
         "database": database,
         "workers": {

@@ -9,7 +9,7 @@ class CatbirdRouter:
     """Reads, writes and migrations of the app `catbird` go to `work`; nothing else does."""
 
     def db_for_read(self, model: Any, **_: Any) -> str | None:
-        return ALIAS if model._meta.app_label == "catbird" else None  # noqa: SLF001 - Django documents it
+        return ALIAS if model._meta.app_label == "catbird" else None
 
     def db_for_write(self, model: Any, **_: Any) -> str | None:
         return self.db_for_read(model)

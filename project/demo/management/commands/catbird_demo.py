@@ -5,16 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection
+from django.db import Error, connection
 
 from project.database import why_unusable
 from project.demo.children import Child, start_child, stop_children
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from catbird_django.models import TaskRun
 
 SECONDS_TO_SERVE = 30.0
+SECONDS_TO_ANSWER = 5.0
 SECONDS_TO_STOP = 5.0
 GLANCE = 0.2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -60,33 +61,34 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, port: int | None, no_work: bool, until_finished: bool, **_options: Any) -> None:
         for number in STOP_SIGNALS:
             signal.signal(number, interrupt)
-        try:
-            with ExitStack() as at_the_end:
-                self.show(port, work=not no_work, until_finished=until_finished, at_the_end=at_the_end)
-        except KeyboardInterrupt:
-            pass
+        # Being asked to stop is the ordinary end, and no error.
+        with suppress(KeyboardInterrupt), ExitStack() as at_the_end:
+            self.show(port, work=not no_work, until_finished=until_finished, at_the_end=at_the_end)
 
     def show(self, port: int | None, *, work: bool, until_finished: bool, at_the_end: ExitStack) -> None:
         listening = at_the_end.enter_context(bind_or_explain(port))
+        port = listening.getsockname()[1]
         self.prepare_database()
         login = self.ensure_login()
         children = self.start_children(listening, at_the_end)
-        url = f"http://{HOST}:{listening.getsockname()[1]}/admin/"
-        wait_for_answer(url, children)
+        wait_for_answer(port, children)
 
         before = latest_run_id()
         wanted = enqueue_demo_work() if work else set()
-        self.stdout.write(GUIDE.format(url=url, login=login))
+        self.stdout.write(GUIDE.format(url=f"http://{HOST}:{port}/admin/", login=login))
         self.stdout.flush()
         self.follow(children, finished_runs(after=before), wanted, until_finished=until_finished)
 
     def prepare_database(self) -> None:
         embedded = "EMBEDDED" in connection.settings_dict
-        self.say("Starting the embedded PostgreSQL …" if embedded else "Using the database of DATABASE_URL …")
+        self.say("Starting the embedded PostgreSQL ..." if embedded else "Using the database of DATABASE_URL ...")
         if complaint := why_unusable(connection):
             raise CommandError(complaint)
-        self.say("Migrating …")
-        call_command("migrate", verbosity=0, interactive=False)
+        self.say("Migrating ...")
+        try:
+            call_command("migrate", verbosity=0, interactive=False)
+        except Error as error:
+            raise CommandError(f"the database cannot be migrated: {' '.join(str(error).split())}") from error
 
     def ensure_login(self) -> str:
         """Make the demo's superuser if there is none, only ever in DEBUG; say how to log in."""
@@ -98,13 +100,14 @@ class Command(BaseCommand):
         return "with a superuser of yours (manage.py createsuperuser makes one)"
 
     def start_children(self, listening: socket.socket, at_the_end: ExitStack) -> list[Child]:
-        self.say("Starting the web server and a worker …")
+        self.say("Starting the web server and a worker ...")
         logs = make_log_directory()
         children: list[Child] = []
         at_the_end.callback(self.stop, children)
         web = [sys.executable, "-m", "project.demo.web", str(listening.fileno())]
         worker = [sys.executable, "manage.py", "catbird_worker"]
         children.append(start_child("web server", web, log=logs / "web.log", keep=[listening.fileno()]))
+        listening.close()  # from here on the port is the web server's, and ends with it
         children.append(start_child("worker", worker, log=logs / "worker.log"))
         return children
 
@@ -112,7 +115,7 @@ class Command(BaseCommand):
         # We are stopping already, and for a few seconds at most: impatience must not leave anything running.
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        self.say("Stopping …")
+        self.say("Stopping ...")
         stop_children(children, patience=SECONDS_TO_STOP)
         self.say("Stopped.")
 
@@ -156,21 +159,25 @@ def make_log_directory() -> Path:
     return logs
 
 
-def wait_for_answer(url: str, children: list[Child]) -> None:
+def wait_for_answer(port: int, children: list[Child]) -> None:
     deadline = time.monotonic() + SECONDS_TO_SERVE
-    while not answers(url):
+    while not answers(port):
         ensure_running(children)
         if time.monotonic() > deadline:
-            raise CommandError(f"{url} does not answer: see {children[0].log}")
+            raise CommandError(f"the web server does not answer: see {children[0].log}")
         time.sleep(GLANCE)
 
 
-def answers(url: str) -> bool:
+def answers(port: int) -> bool:
+    # Not urllib: it would ask a proxy that is meant for other addresses.
+    asked = HTTPConnection(HOST, port, timeout=SECONDS_TO_ANSWER)
     try:
-        with urlopen(url, timeout=SECONDS_TO_SERVE):  # noqa: S310 - our own address
-            return True
-    except (URLError, OSError):
+        asked.request("HEAD", "/admin/login/")
+        return asked.getresponse().status < HTTPStatus.INTERNAL_SERVER_ERROR
+    except (OSError, HTTPException):
         return False
+    finally:
+        asked.close()
 
 
 def ensure_running(children: list[Child]) -> None:
