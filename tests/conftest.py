@@ -44,6 +44,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
+        connection.close()  # nor may we stay: under a browser's event loop ours is not the one that Django closes
 
 
 @pytest.fixture
