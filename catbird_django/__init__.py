@@ -6,6 +6,7 @@ What is importable from here is the public API; everything else may change any d
 from catbird_django.client.context import TaskContext
 from catbird_django.client.decorator import task
 from catbird_django.client.handles import TaskHandle
+from catbird_django.client.interrupts import Retry, Snooze
 from catbird_django.client.tasks import Task, arun_task, run_task
 from catbird_django.errors import (
     CatbirdError,
@@ -29,10 +30,12 @@ __all__ = [
     "DefinitionError",
     "InvalidOption",
     "PayloadError",
+    "Retry",
     "RunCanceled",
     "RunExpired",
     "RunNotFound",
     "RunSkipped",
+    "Snooze",
     "Task",
     "TaskContext",
     "TaskFailed",

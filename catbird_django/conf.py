@@ -81,6 +81,8 @@ class Settings:
     """A direct connection for LISTEN, where DATABASE goes through a transaction pooler."""
     lease: timedelta = _setting(30, _duration)
     """How long a claim is held without a sign of life from its worker."""
+    sweep_interval: timedelta = _setting(5, _duration)
+    """How often, at least, one worker looks for claims whose lease ran out and for runs whose time has come."""
     poll_interval: timedelta = _setting(1, _duration)
     """How often an idle worker looks for work while it cannot LISTEN."""
     idle_poll_interval: timedelta = _setting(5, _duration)

@@ -38,6 +38,7 @@ class SettleVerdict(StrEnum):
 
     COMPLETED = "completed"
     FAILED = "failed"
+    RETRYING = "retrying"
     RELEASED = "released"
     EXTENDED = "extended"
     STALE = "stale"

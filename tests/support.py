@@ -26,7 +26,15 @@ def register(*names: str, queue: str = "default") -> list[int]:
     """Enter tasks without handlers; return their ids."""
     rows = [
         TaskRow(
-            name=name, queue=queue, description="", handler="", input_schema="{}", output_schema="{}", fingerprint="1"
+            name=name,
+            queue=queue,
+            description="",
+            handler="",
+            max_retries=0,
+            max_lost=5,
+            input_schema="{}",
+            output_schema="{}",
+            fingerprint="1",
         )
         for name in names
     ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from catbird_django.client.context import TaskContext
 from catbird_django.client.tasks import Task
+from catbird_django.definitions.options import TaskOptions
 
 I = TypeVar("I")  # noqa: E741 - input and output, as in Task[I, O]
 O = TypeVar("O")  # noqa: E741
@@ -19,9 +20,9 @@ class TaskDecorator:
     The function takes nothing, its input, or its input and `ctx`. Its name is the task's, unless `name` is given.
     """
 
-    def __init__(self, *, name: str | None = None, queue: str = "default") -> None:
+    def __init__(self, name: str | None = None, **options: Unpack[TaskOptions]) -> None:
         self._name = name
-        self._queue = queue
+        self._options = options
 
     @overload
     def __call__(self, handler: Callable[[], Async[O]], /) -> Task[None, O]: ...
@@ -36,14 +37,14 @@ class TaskDecorator:
     @overload
     def __call__(self, handler: Callable[[I, TaskContext], O], /) -> Task[I, O]: ...
     @overload
-    def __call__(self, /, *, name: str | None = None, queue: str = "default") -> TaskDecorator: ...
+    def __call__(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
-    def __call__(self, handler: Any = None, /, *, name: str | None = None, queue: str = "default") -> Any:
+    def __call__(self, handler: Any = None, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Any:
         if handler is None:
-            return TaskDecorator(name=name, queue=queue)
+            return TaskDecorator(name, **options)
         if isinstance(handler, str):
             raise TypeError(f"@task decorates a function; to declare a task without one, write Task({handler!r}, …)")
-        return Task(self._name, handler=handler, queue=self._queue)
+        return Task(self._name, handler=handler, **self._options)
 
 
 task = TaskDecorator()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from catbird_django.codec import encode_any
 from catbird_django.conf import get_settings
 from catbird_django.definitions.names import NAME
 from catbird_django.errors import InvalidOption
+
+LONGEST_DELAY = timedelta(days=3660)
 
 
 class RunOptions(TypedDict, total=False):
@@ -20,6 +23,10 @@ class RunOptions(TypedDict, total=False):
     """-100 to 100, higher first; by default 0."""
     headers: dict[str, Any]
     """Anything that should travel with the run; the handler finds it in `ctx.headers`."""
+    delay: float | timedelta
+    """Not to be run before this much time, in seconds or as timedelta, has passed."""
+    run_at: datetime
+    """Not to be run before this time; it must have a time zone."""
     using: str
     """The database alias whose transaction the call joins; by default `CATBIRD["DATABASE"]`."""
 
@@ -31,7 +38,13 @@ class CheckedOptions:
     queue: str | None
     priority: int
     headers: str | None
+    delay: timedelta | None
+    run_at: datetime | None
     using: str
+
+    @property
+    def is_delayed(self) -> bool:
+        return self.delay is not None or self.run_at is not None
 
 
 def check_options(options: RunOptions) -> CheckedOptions:
@@ -45,6 +58,8 @@ def check_options(options: RunOptions) -> CheckedOptions:
         queue=_checked_queue(options.get("queue")),
         priority=_checked_priority(options.get("priority", 0)),
         headers=_encoded_headers(options.get("headers"), settings.max_payload),
+        delay=_checked_delay(options.get("delay"), options.get("run_at")),
+        run_at=_checked_time("run_at", options.get("run_at")),
         using=options.get("using") or settings.database,
     )
 
@@ -59,6 +74,24 @@ def _checked_priority(priority: object) -> int:
     if not isinstance(priority, int) or isinstance(priority, bool) or not -100 <= priority <= 100:
         raise InvalidOption(f"priority: must be a whole number between -100 and 100, not {priority!r}")
     return priority
+
+
+def _checked_delay(delay: object, run_at: object) -> timedelta | None:
+    if delay is None:
+        return None
+    if run_at is not None:
+        raise InvalidOption("delay: cannot be given together with run_at")
+    if isinstance(delay, int | float) and not isinstance(delay, bool) and abs(delay) <= LONGEST_DELAY.total_seconds():
+        delay = timedelta(seconds=delay)
+    if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= LONGEST_DELAY:
+        raise InvalidOption(f"delay: must be 0 or more seconds, or a timedelta, at most ten years, not {delay!r}")
+    return delay
+
+
+def _checked_time(option: str, moment: object) -> datetime | None:
+    if moment is not None and not (isinstance(moment, datetime) and moment.utcoffset() is not None):
+        raise InvalidOption(f"{option}: must be a datetime with a time zone, not {moment!r}")
+    return moment
 
 
 def _encoded_headers(headers: object, max_bytes: int) -> str | None:

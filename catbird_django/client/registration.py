@@ -25,6 +25,8 @@ def _row(definition: TaskDefinition) -> TaskRow:
         queue=definition.queue,
         description=definition.description,
         handler=definition.path,
+        max_retries=definition.retry.max_retries,
+        max_lost=definition.max_lost,
         input_schema=json.dumps(definition.input_codec.json_schema()),
         output_schema=json.dumps(definition.output_codec.json_schema()),
         fingerprint=definition.fingerprint,

@@ -10,9 +10,10 @@ from asgiref.sync import sync_to_async
 from catbird_django.client.handles import TaskHandle
 from catbird_django.client.options import CheckedOptions, RunOptions, check_options
 from catbird_django.client.registration import register_tasks
-from catbird_django.client.wake import wake_after_commit
+from catbird_django.client.wake import wake_after_commit, wake_tick_after_commit
 from catbird_django.codec import encode_any
 from catbird_django.conf import get_settings
+from catbird_django.definitions.options import TaskOptions
 from catbird_django.definitions.registry import registry
 from catbird_django.definitions.signature import Handler
 from catbird_django.definitions.task import TaskDefinition, define_task
@@ -38,11 +39,11 @@ class Task(Generic[I, O]):
         input: type[I] | Any = ...,
         output: type[O] | Any = ...,
         handler: Handler | None = None,
-        queue: str = "default",
+        **options: Unpack[TaskOptions],
     ) -> None:
         has_types = input is not ... or output is not ...
         types = (Any if input is ... else input, Any if output is ... else output) if has_types else None
-        self.definition: TaskDefinition = define_task(name=name, queue=queue, handler=handler, types=types)
+        self.definition: TaskDefinition = define_task(name=name, handler=handler, types=types, options=options)
         registry.add(self.definition)
 
     @property
@@ -104,11 +105,16 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions, *, queue
         queue=queue,
         priority=options.priority,
         headers=options.headers,
+        run_at=options.run_at,
+        delay=options.delay,
         using=options.using,
     )
     if answers[0].verdict is RunVerdict.UNKNOWN:
         return None
-    wake_after_commit(answers[0].queue or "default", using=options.using)
+    if options.is_delayed:
+        wake_tick_after_commit(using=options.using)
+    else:
+        wake_after_commit(answers[0].queue or "default", using=options.using)
     return [answer.run_id for answer in answers if answer.run_id is not None]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db import connections, transaction
 
 from catbird_django.conf import get_settings
+from catbird_django.engine import tick
 from catbird_django.engine import workers as engine
 
 
@@ -21,19 +22,40 @@ class WakeUp:
         engine.wake_workers([self.queue], using=self.using)
 
 
+@dataclass(frozen=True, slots=True)
+class WakeTick:
+    """Tell whoever does the upkeep that a run may be due earlier than it knows."""
+
+    using: str
+
+    def __call__(self) -> None:
+        tick.wake_tick(using=self.using)
+
+
+Wake = WakeUp | WakeTick
+
+
 def wake_after_commit(queue: str, *, using: str) -> None:
     """Wake sleeping workers of a queue once the current transaction is committed; now, if there is none.
 
     Robust: by then the work is committed, and a worker's poll finds it even if nobody could be woken.
     """
-    if not get_settings().notify:
-        return
-    wake_up = WakeUp(queue, using)
+    if get_settings().notify:
+        _once_after_commit(WakeUp(queue, using))
+
+
+def _once_after_commit(wake_up: Wake) -> None:
     if not _is_last_on_commit(wake_up):
-        transaction.on_commit(wake_up, using=using, robust=True)
+        transaction.on_commit(wake_up, using=wake_up.using, robust=True)
 
 
-def _is_last_on_commit(wake_up: WakeUp) -> bool:
+def wake_tick_after_commit(*, using: str) -> None:
+    """Tell whoever does the upkeep, after the commit, that a run has a time to be made due at."""
+    if get_settings().notify:
+        _once_after_commit(WakeTick(using))
+
+
+def _is_last_on_commit(wake_up: Wake) -> bool:
     """Whether the same wake-up was just planned: a loop of `.run()` in one transaction needs only one.
 
     It must not be undone by a savepoint that leaves this one standing.

@@ -11,6 +11,8 @@ from typing import Any
 
 from catbird_django.codec import Codec, codec_for
 from catbird_django.definitions.names import check_name
+from catbird_django.definitions.options import TaskOptions, max_lost, refuse_unknown_options, retry_policy
+from catbird_django.definitions.retry import RetryPolicy
 from catbird_django.definitions.signature import Handler, Signature, location_of, read_signature, read_types
 from catbird_django.errors import DefinitionError
 
@@ -23,6 +25,8 @@ class TaskDefinition:
     queue: str
     handler: Handler | None
     declared_types: tuple[Any, Any] | None
+    retry: RetryPolicy
+    max_lost: int
     location: str
 
     @cached_property
@@ -69,6 +73,8 @@ class TaskDefinition:
             self.queue,
             self.description,
             self.path,
+            self.retry.max_retries,
+            self.max_lost,
             self.input_codec.json_schema(),
             self.output_codec.json_schema(),
         ]
@@ -76,20 +82,19 @@ class TaskDefinition:
 
 
 def define_task(
-    *,
-    name: str | None,
-    queue: str,
-    handler: Handler | None,
-    types: tuple[Any, Any] | None,
+    *, name: str | None, handler: Handler | None, types: tuple[Any, Any] | None, options: TaskOptions
 ) -> TaskDefinition:
     """Declare a task; refuse at once what can be known to be wrong without its surroundings."""
+    refuse_unknown_options(options)
     if handler is not None:
         read_signature(handler)
         name = name if name is not None else getattr(handler, "__name__", None)
     return TaskDefinition(
         name=check_name(name, "task"),
-        queue=check_name(queue, "queue"),
+        queue=check_name(options.get("queue", "default"), "queue"),
         handler=handler,
         declared_types=types,
+        retry=retry_policy(options),
+        max_lost=max_lost(options),
         location=location_of(handler) if handler else f"Task({name!r})",
     )

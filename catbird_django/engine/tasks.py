@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,11 +21,22 @@ REGISTER = Function(
     queues="text[]",
     descriptions="text[]",
     handlers="text[]",
+    max_retries="integer[]",
+    max_lost="integer[]",
     input_schemas="jsonb[]",
     output_schemas="jsonb[]",
     fingerprints="text[]",
 )
-RUN = Function("cb_run_tasks", task="text", inputs="jsonb[]", queue="text", priority="integer", headers="jsonb")
+RUN = Function(
+    "cb_run_tasks",
+    task="text",
+    inputs="jsonb[]",
+    queue="text",
+    priority="integer",
+    headers="jsonb",
+    run_at="timestamp with time zone",
+    delay="interval",
+)
 FIND_LANES = Function("cb_find_task_lanes", task_ids="bigint[]", queues="text[]")
 CLAIM = Function(
     "cb_claim_tasks",
@@ -38,8 +49,8 @@ CLAIM = Function(
     limits="integer[]",
 )
 COMPLETE = Function("cb_complete_tasks", **_SETTLE, outputs="jsonb[]", notify="boolean")
-FAIL = Function("cb_fail_tasks", **_SETTLE, errors="jsonb[]", notify="boolean")
-RELEASE = Function("cb_release_tasks", **_SETTLE)
+FAIL = Function("cb_fail_tasks", **_SETTLE, errors="jsonb[]", retry_delays="interval[]", notify="boolean")
+RELEASE = Function("cb_release_tasks", **_SETTLE, delays="interval[]", notify="boolean")
 EXTEND = Function("cb_extend_tasks", **_SETTLE, lease="interval")
 READ = Function("cb_read_task_runs", run_ids="bigint[]")
 
@@ -52,6 +63,8 @@ class TaskRow:
     queue: str
     description: str
     handler: str
+    max_retries: int
+    max_lost: int
     input_schema: JsonText | None
     output_schema: JsonText | None
     fingerprint: str
@@ -141,6 +154,8 @@ def register_tasks(tasks: Sequence[TaskRow], *, using: str) -> list[int]:
         queues=[task.queue for task in tasks],
         descriptions=[task.description for task in tasks],
         handlers=[task.handler for task in tasks],
+        max_retries=[task.max_retries for task in tasks],
+        max_lost=[task.max_lost for task in tasks],
         input_schemas=[task.input_schema for task in tasks],
         output_schemas=[task.output_schema for task in tasks],
         fingerprints=[task.fingerprint for task in tasks],
@@ -155,10 +170,21 @@ def run_tasks(
     queue: str | None = None,
     priority: int = 0,
     headers: JsonText | None = None,
+    run_at: datetime | None = None,
+    delay: timedelta | None = None,
     using: str,
 ) -> list[RunAnswer]:
     """Queue one run per input; say what became of each, in order."""
-    rows = RUN.rows(using, task=task, inputs=list(inputs), queue=queue, priority=priority, headers=headers)
+    rows = RUN.rows(
+        using,
+        task=task,
+        inputs=list(inputs),
+        queue=queue,
+        priority=priority,
+        headers=headers,
+        run_at=run_at,
+        delay=delay,
+    )
     return [RunAnswer(run_id, RunVerdict(verdict), stored_queue) for run_id, verdict, stored_queue in rows]
 
 
@@ -193,17 +219,29 @@ def complete_tasks(
     return _verdicts(rows)
 
 
-def fail_tasks(failures: Sequence[tuple[Delivery, JsonText]], *, notify: bool, using: str) -> list[SettleVerdict]:
-    """Fail these runs for good; say of each, in order, whether it was still ours."""
-    run_ids, tokens = columns([delivery for delivery, _ in failures], 2)
-    errors = [error for _, error in failures]
-    return _verdicts(FAIL.rows(using, run_ids=run_ids, delivery_tokens=tokens, errors=errors, notify=notify))
+def fail_tasks(
+    failures: Sequence[tuple[Delivery, JsonText, timedelta | None]], *, notify: bool, using: str
+) -> list[SettleVerdict]:
+    """Report failed attempts, each with the delay of its retry (None: no retry); say what became of each, in order."""
+    run_ids, tokens = columns([delivery for delivery, _, _ in failures], 2)
+    rows = FAIL.rows(
+        using,
+        run_ids=run_ids,
+        delivery_tokens=tokens,
+        errors=[error for _, error, _ in failures],
+        retry_delays=[delay for _, _, delay in failures],
+        notify=notify,
+    )
+    return _verdicts(rows)
 
 
-def release_tasks(deliveries: Sequence[Delivery], *, using: str) -> list[SettleVerdict]:
-    """Give these runs back, unfinished; say of each, in order, whether it was still ours."""
-    run_ids, tokens = columns(deliveries, 2)
-    return _verdicts(RELEASE.rows(using, run_ids=run_ids, delivery_tokens=tokens))
+def release_tasks(
+    releases: Sequence[tuple[Delivery, timedelta | None]], *, notify: bool, using: str
+) -> list[SettleVerdict]:
+    """Give these runs back, unfinished, to be run at once (None) or after a delay; say of each whether it was ours."""
+    run_ids, tokens = columns([delivery for delivery, _ in releases], 2)
+    delays = [delay for _, delay in releases]
+    return _verdicts(RELEASE.rows(using, run_ids=run_ids, delivery_tokens=tokens, delays=delays, notify=notify))
 
 
 def extend_tasks(deliveries: Sequence[Delivery], *, lease: timedelta, using: str) -> list[SettleVerdict]:

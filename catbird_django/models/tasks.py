@@ -20,6 +20,10 @@ class Task(models.Model):
     queue = models.TextField(_("queue"), db_default="default")
     description = models.TextField(_("description"), db_default="")
     handler = models.TextField(_("handler"), db_default="", help_text=_("Where the function lives, as module:name."))
+    max_retries = models.IntegerField(_("retries"), db_default=0, help_text=_("How often a failed run is tried again."))
+    max_lost = models.IntegerField(
+        _("lost deliveries allowed"), db_default=5, help_text=_("How often a run may lose its worker before it fails.")
+    )
     input_schema = models.JSONField(_("input schema"), null=True)
     output_schema = models.JSONField(_("output schema"), null=True)
     fingerprint = models.TextField(
@@ -67,6 +71,7 @@ class TaskRun(models.Model):
     queue = models.TextField(_("queue"), db_default="default")
     status = models.TextField(_("status"), choices=TaskStatus.choices, db_default=TaskStatus.QUEUED)
     priority = models.SmallIntegerField(_("priority"), db_default=0, help_text=_("-100 to 100; higher first."))
+    run_at = models.DateTimeField(_("run at"), null=True, help_text=_("When it was asked to run; empty means at once."))
     visible_at = models.DateTimeField(_("visible at"), null=True, help_text=_("Not claimed before; empty means due."))
     input = models.JSONField(_("input"))
     output = models.JSONField(_("output"), null=True)

@@ -4,7 +4,7 @@
 -- after the commit, whether anyone sleeps, and notifies only then (R9a): asked before the commit, a worker could
 -- announce, find nothing and fall asleep in between. A lost notification costs one poll, never a run.
 --
--- Locks: workers by id.
+-- Locks: leases, then workers by id.
 
 -- Enter a worker process, known by its random boot id. Returns its id.
 CREATE OR REPLACE FUNCTION cb_register_worker(
@@ -33,10 +33,11 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
     SELECT EXISTS (SELECT FROM renewed)
 $$;
 
--- Say that this worker has stopped. Saying it again changes nothing.
+-- Say that this worker has stopped, and let another do the upkeep it did. Saying it again changes nothing.
 CREATE OR REPLACE FUNCTION cb_stop_worker(p_worker_id bigint)
 RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT AS $$
+    DELETE FROM cb_leases WHERE worker_id = p_worker_id;
     UPDATE cb_workers
     SET stopped_at = _cb_now(), seen_at = _cb_now(), sleeping_since = NULL
     WHERE id = p_worker_id AND stopped_at IS NULL

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
+from catbird_django.client.interrupts import Retry, Snooze
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.worker.handlers import TaskHandler
-from catbird_django.worker.outcome import Completed, Failed, Outcome, failure
+from catbird_django.worker.outcome import Completed, Failed, Outcome, Released, failure
 
 logger = logging.getLogger("catbird.worker")
 
@@ -51,13 +53,28 @@ class Executor:
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
         return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))
 
-    def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Failed:
-        logger.error(
-            "task failed",
-            extra={"task": handler.name, "run_id": claim.run_id, "attempt": claim.attempt},
-            exc_info=error,
-        )
-        return failure(claim, error)
+    def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Failed | Released:
+        """What becomes of an attempt that raised."""
+        if isinstance(error, Snooze):
+            return Released(claim, error.delay)
+        retry_in = self._retry_in(handler, claim, error)
+        # What is tried again is worth a line; what has failed for good, its traceback.
+        details = {"task": handler.name, "run_id": claim.run_id, "attempt": claim.attempt}
+        if retry_in is None:
+            logger.error("task failed", extra=details, exc_info=error)
+        else:
+            logger.warning("task failed, trying again", extra={**details, "error": type(error).__name__})
+        return failure(claim, error, retry_in)
+
+    def _retry_in(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> timedelta | None:
+        try:
+            delay = handler.retry.delay_after(error, claim.failure_count)
+        except Exception:
+            logger.exception("backoff raised, no retry", extra={"task": handler.name, "run_id": claim.run_id})
+            return None
+        if delay is not None and isinstance(error, Retry) and error.delay is not None:
+            return error.delay
+        return delay
 
 
 def reset_connections() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from catbird_django.client.context import TaskContext
 from catbird_django.codec import Codec
+from catbird_django.definitions.retry import RetryPolicy
 from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine.tasks import TaskClaim
 
@@ -23,6 +24,7 @@ class TaskHandler:
     is_async: bool
     takes_input: bool
     takes_context: bool
+    retry: RetryPolicy
     input_codec: Codec[Any]
     output_codec: Codec[Any]
 
@@ -59,6 +61,7 @@ def build_handlers(definitions: Iterable[TaskDefinition], task_ids: dict[str, in
             is_async=definition.signature.is_async,
             takes_input=definition.signature.takes_input,
             takes_context=definition.signature.takes_context,
+            retry=definition.retry,
             input_codec=definition.input_codec,
             output_codec=definition.output_codec,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from dataclasses import dataclass
+from datetime import timedelta
 
 from catbird_django.engine.tasks import TaskClaim
 
@@ -22,27 +23,33 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The attempt went wrong; `error` is what is stored of it, as JSON text."""
+    """The attempt went wrong; `error` is what is stored of it, as JSON text.
+
+    It is tried again after `retry_in`, if the task still allows it: the database decides.
+    """
 
     claim: TaskClaim
     error: str
+    retry_in: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The run goes back to the queue as if it had not been claimed."""
+    """The run goes back to the queue, at once or after a while, and no failure is counted."""
 
     claim: TaskClaim
+    delay: timedelta | None = None
 
 
 Outcome = Completed | Failed | Released
 
 
-def failure(claim: TaskClaim, error: BaseException) -> Failed:
+def failure(claim: TaskClaim, error: BaseException, retry_in: timedelta | None = None) -> Failed:
     """Describe an exception so that it can be stored, whatever it is."""
     return Failed(
         claim,
-        json.dumps(
+        retry_in=retry_in,
+        error=json.dumps(
             {
                 "type": _clean(type(error).__qualname__, 200),
                 "message": _clean(_text_of(error), MAX_MESSAGE),

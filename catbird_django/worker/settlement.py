@@ -97,16 +97,21 @@ class Settlement:
     def _settle(self, batch: Sequence[Outcome]) -> None:
         ordered = sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
         completed = [(outcome.claim.delivery, outcome.output) for outcome in ordered if isinstance(outcome, Completed)]
-        failed = [(outcome.claim.delivery, outcome.error) for outcome in ordered if isinstance(outcome, Failed)]
-        released = [outcome.claim.delivery for outcome in ordered if isinstance(outcome, Released)]
+        failed = [
+            (outcome.claim.delivery, outcome.error, outcome.retry_in)
+            for outcome in ordered
+            if isinstance(outcome, Failed)
+        ]
+        released = [(outcome.claim.delivery, outcome.delay) for outcome in ordered if isinstance(outcome, Released)]
         if completed:
             verdicts = engine.complete_tasks(completed, notify=self._notify, using=self._using)
             _report_stale([delivery for delivery, _ in completed], verdicts)
         if failed:
             verdicts = engine.fail_tasks(failed, notify=self._notify, using=self._using)
-            _report_stale([delivery for delivery, _ in failed], verdicts)
+            _report_stale([delivery for delivery, _, _ in failed], verdicts)
         if released:
-            _report_stale(released, engine.release_tasks(released, using=self._using))
+            verdicts = engine.release_tasks(released, notify=self._notify, using=self._using)
+            _report_stale([delivery for delivery, _ in released], verdicts)
 
 
 def _without_poison(batch: Sequence[Outcome], error: Exception) -> list[Sequence[Outcome]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 import psycopg
 from django.db import connections
@@ -13,6 +14,7 @@ from catbird_django.engine.notifications import WORK, Listener
 
 logger = logging.getLogger("catbird.worker")
 
+TICK = "tick"  # the payload for whoever does the upkeep
 LOOK_EVERY = 0.5  # seconds between looks at whether to stop
 LONGEST_PAUSE = 5.0  # seconds between attempts to reconnect
 
@@ -20,7 +22,8 @@ LONGEST_PAUSE = 5.0  # seconds between attempts to reconnect
 class Wakeups:
     """Wakes the claim loop when this worker is notified."""
 
-    def __init__(self, worker_id: int, *, using: str, dsn: str | None) -> None:
+    def __init__(self, worker_id: int, *, using: str, dsn: str | None, wake_tick: Callable[[], None]) -> None:
+        self._wake_tick = wake_tick
         self._worker_id = str(worker_id)
         self._using = using
         self._dsn = dsn
@@ -58,5 +61,7 @@ class Wakeups:
         self.event.set()  # what was queued before we listened
         while not self._stopping.is_set():
             for payload in listener.payloads(timeout=LOOK_EVERY):
-                if not payload or self._worker_id in payload.split(","):
+                if payload == TICK:
+                    self._wake_tick()
+                elif not payload or self._worker_id in payload.split(","):
                     self.event.set()

@@ -34,6 +34,7 @@ from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.outcome import Outcome, Released
 from catbird_django.worker.settlement import Settlement
 from catbird_django.worker.threads import ThreadRunner
+from catbird_django.worker.tick import Ticker
 from catbird_django.worker.wakeups import Wakeups
 
 logger = logging.getLogger("catbird.worker")
@@ -73,7 +74,10 @@ class Worker:
         self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._settled)
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
-        self._wakeups = Wakeups(self.id, using=self._using, dsn=settings.listen_dsn)
+        self._ticker = Ticker(
+            self.id, interval=settings.sweep_interval, using=self._using, wake_workers=self._wake_workers
+        )
+        self._wakeups = Wakeups(self.id, using=self._using, dsn=settings.listen_dsn, wake_tick=self._ticker.wake)
         self._claim_loop = ClaimLoop(
             calls=Calls(
                 find_lanes=partial(engine.find_task_lanes, list(self._handlers), options.queues, using=self._using),
@@ -110,18 +114,19 @@ class Worker:
 
     def _start(self) -> None:
         logger.info("worker started", extra={"worker_id": self.id, "tasks": self.task_names})
-        connections.close_all()
         self._leases.start()
         self._settlement.start()
         self._threads.start()
         self._event_loop.start()
         if self._settings.notify:
             self._wakeups.start()
+        self._ticker.start()
+        connections.close_all()  # this thread only waits from here on
         self._claim_loop.start()
 
     def _refuse_dead_parts(self) -> None:
         """Rather no worker than one that looks alive and does nothing: whoever keeps processes alive starts another."""
-        for part in (self._claim_loop, self._settlement, self._leases):
+        for part in (self._claim_loop, self._settlement, self._leases, self._ticker):
             if not part.is_alive():
                 raise RuntimeError(f"{type(part).__name__} has died; see the log for why")
 
@@ -155,6 +160,12 @@ class Worker:
         """Back-pressure: what is finished and not yet settled would be run again after a crash."""
         return self._settlement.backlog <= self._settings.prefetch
 
+    def _wake_workers(self, queues: Sequence[str]) -> None:
+        """Work of these queues has become due: wake this worker, and whoever else sleeps."""
+        self._wakeups.event.set()
+        if self._settings.notify:
+            workers.wake_workers(queues, using=self._using)
+
     def _stop_if_idle(self) -> None:
         if self._options.until_idle and not self._capacity.in_flight and not self._settlement.backlog:
             self.stop()
@@ -163,6 +174,7 @@ class Worker:
         """Stop claiming, let running handlers end within the grace, give back the others, settle, say goodbye."""
         deadline = time.monotonic() + self._settings.shutdown_grace.total_seconds()
         self._claim_loop.stop()
+        self._ticker.stop()
         for claim in self._threads.take_back() + self._event_loop.take_back():
             self._capacity.give_back(claim.task_id, finished=False)
             self._settlement.add(Released(claim))
@@ -180,7 +192,8 @@ class Worker:
     def _say_goodbye(self, left_behind: int) -> None:
         """Give back what handlers still hold, and mark this worker as stopped, if the database is there."""
         try:
-            engine.release_tasks(sorted(self._leases.held), using=self._using)
+            held = [(delivery, None) for delivery in sorted(self._leases.held)]
+            engine.release_tasks(held, notify=self._settings.notify, using=self._using)
             workers.stop_worker(self.id, using=self._using)
         except DATABASE_TROUBLE as error:
             logger.warning("cannot say goodbye", extra={"error": str(error)})

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 
 import catbird_django
-from catbird_django.engine import grants, schema, tasks, workers
+from catbird_django.engine import grants, schema, tasks, tick, workers
 from catbird_django.engine.call import Function
 from catbird_django.engine.schema import expected_version
 from catbird_django.migrations._install_sql import _frozen_in, _installed_before
@@ -16,7 +16,7 @@ from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
 
 PRESENT = Path(catbird_django.__file__).parent / "sql"
-SECURITY_DEFINER = {"cb_run_tasks", "cb_wake_workers"}
+SECURITY_DEFINER = {"cb_run_tasks", "cb_wake_tick", "cb_wake_workers"}
 
 
 def in_files() -> set[str]:
@@ -38,7 +38,7 @@ def in_database(condition: str = "true") -> dict[str, str]:
 
 
 def called() -> dict[str, Function]:
-    modules = (grants, schema, tasks, workers)
+    modules = (grants, schema, tasks, tick, workers)
     functions = [value for module in modules for value in vars(module).values() if isinstance(value, Function)]
     return {function.name: function for function in functions}
 

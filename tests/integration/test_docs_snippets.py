@@ -8,13 +8,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from django.db import connection
-
-from catbird_django.engine import tasks as engine
-from catbird_django.models import TaskRun
-from catbird_django.statuses import TaskStatus
-from project.demo.tasks import Greeting, greet
-from tests.support import LEASE, USING, register_worker
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -99,26 +92,3 @@ def test_a_link_to_a_file_of_ours_leads_somewhere(page: Path):
     made_later = {"task-runs.png", "sql-api.md"}
     dead = [target for target in targets if not (page.parent / target).exists() and Path(target).name not in made_later]
     assert dead == []
-
-
-@pytest.mark.django_db
-def test_the_guarantees_show_how_lost_runs_are_given_back():
-    guarantees = blocks_of(CHECKOUT / "docs" / "explanation" / "guarantees.md")
-    [statement] = [block.code for block in guarantees if block.language == "sql"]
-    lost, held = (greet.run(Greeting(name=name)) for name in ("lost", "held"))
-    claim_everything()
-    TaskRun.objects.filter(pk=lost.id).update(lease_until="2020-01-01T00:00Z")
-
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        answer = cursor.fetchall()
-
-    assert answer == [(lost.id, "released")]
-    assert (lost.status(), held.status()) == (TaskStatus.QUEUED, TaskStatus.STARTED)
-
-
-def claim_everything() -> None:
-    task_ids = list(TaskRun.objects.values_list("task_id", flat=True))
-    heads = engine.find_task_lanes(task_ids, None, using=USING)
-    requests = [engine.LaneRequest(head.lane, 0, 10) for head in heads]
-    engine.claim_tasks(requests, worker_id=register_worker(), lease=LEASE, using=USING)

@@ -28,7 +28,15 @@ def queue_a_run(alias: str) -> int:
     from catbird_django.engine.tasks import register_tasks, run_tasks
 
     row = TaskRow(
-        name="kept", queue="default", description="", handler="", input_schema="{}", output_schema="{}", fingerprint="1"
+        name="kept",
+        queue="default",
+        description="",
+        handler="",
+        max_retries=0,
+        max_lost=5,
+        input_schema="{}",
+        output_schema="{}",
+        fingerprint="1",
     )
     register_tasks([row], using=alias)
     [answer] = run_tasks("kept", ['{"n": 1}'], using=alias)

@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 REPORT = {"title": "Sales", "pages": 5}  # half a second
 LONG_REPORT = {"title": "Sales", "pages": 600}
 
+QUICK_RECOVERY = '{"LEASE": 1, "SWEEP_INTERVAL": 0.3, "POLL_INTERVAL": 0.3, "IDLE_POLL_INTERVAL": 0.3}'
+
 StartWorker = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -169,3 +171,48 @@ def test_bad_arguments_end_in_one_line(start_worker: StartWorker, arguments: lis
     assert process.returncode == 1
     assert complaint in output
     assert "Traceback" not in output
+
+
+def test_what_a_killed_worker_held_is_run_by_another(
+    start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W3: back within lease + sweep + poll, counted as a lost delivery."""
+    monkeypatch.setenv(
+        "CATBIRD", '{"LEASE": 1, "SWEEP_INTERVAL": 0.3, "POLL_INTERVAL": 0.3, "IDLE_POLL_INTERVAL": 0.3}'
+    )
+    victim = start_worker()
+    running = render_report.run(REPORT)
+    until(lambda: is_started(running))
+    victim.kill()
+    victim.wait()
+
+    start_worker()
+
+    assert running.wait(timeout=15).title == "Sales"
+    run = TaskRun.objects.get(id=running.id)
+    assert (run.delivery_count, run.lost_count, run.failure_count) == (2, 1, 0)
+
+
+def test_a_worker_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes(
+    start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R5: its result comes back stale."""
+    monkeypatch.setenv(
+        "CATBIRD", '{"LEASE": 1, "SWEEP_INTERVAL": 0.3, "POLL_INTERVAL": 0.3, "IDLE_POLL_INTERVAL": 0.3}'
+    )
+    zombie = start_worker()
+    running = render_report.run(REPORT)
+    until(lambda: is_started(running))
+    zombie.send_signal(signal.SIGSTOP)
+    start_worker()
+    running.wait(timeout=15)
+    finished_at = TaskRun.objects.get(id=running.id).finished_at
+
+    zombie.send_signal(signal.SIGCONT)
+    zombie.send_signal(signal.SIGTERM)
+
+    assert zombie.wait(timeout=15) == 0
+    output, _ = zombie.communicate()
+    assert "claim was lost" in output
+    run = TaskRun.objects.get(id=running.id)
+    assert (run.finished_at, run.delivery_count, run.status) == (finished_at, 2, "completed")

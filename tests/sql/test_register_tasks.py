@@ -16,6 +16,8 @@ def row(name: str, fingerprint: str) -> TaskRow:
         queue="default",
         description="",
         handler="",
+        max_retries=0,
+        max_lost=5,
         input_schema=None,
         output_schema=None,
         fingerprint=fingerprint,

@@ -23,11 +23,11 @@ def complete(deliveries: list[Delivery]) -> list[SettleVerdict]:
 
 
 def fail(deliveries: list[Delivery]) -> list[SettleVerdict]:
-    return tasks.fail_tasks([(delivery, ERROR) for delivery in deliveries], notify=True, using=USING)
+    return tasks.fail_tasks([(delivery, ERROR, None) for delivery in deliveries], notify=True, using=USING)
 
 
 def release(deliveries: list[Delivery]) -> list[SettleVerdict]:
-    return tasks.release_tasks(deliveries, using=USING)
+    return tasks.release_tasks([(delivery, None) for delivery in deliveries], notify=True, using=USING)
 
 
 def extend(deliveries: list[Delivery]) -> list[SettleVerdict]:

@@ -80,7 +80,7 @@ async def asynchronous(input: int) -> None: ...
     ],
 )
 def test_the_parameters_say_what_is_passed(handler: Any, expected: tuple[bool, bool, bool]) -> None:
-    signature = define_task(name=None, queue="default", handler=handler, types=None).signature
+    signature = define_task(name=None, handler=handler, types=None, options={}).signature
 
     assert (signature.takes_input, signature.takes_context, signature.is_async) == expected
 
@@ -142,7 +142,7 @@ def test_the_fingerprint_follows_what_is_stored() -> None:
     """F21."""
 
     def fingerprint(handler: Any, queue: str = "default") -> str:
-        return define_task(name="mail", queue=queue, handler=handler, types=None).fingerprint
+        return define_task(name="mail", handler=handler, types=None, options={"queue": queue}).fingerprint
 
     assert fingerprint(one) == fingerprint(one)
     assert len({fingerprint(one), fingerprint(two), fingerprint(nothing), fingerprint(one, "mail")}) == 4

@@ -1,6 +1,7 @@
 -- Tasks: register, run, claim, settle.
 --
--- A run is one row from birth to retention: queued → started → completed or failed. Each function below is one
+-- A run is one row from birth to retention: queued → started → completed or failed, and back to queued for a retry.
+-- A run that waits for its time is queued with visible_at in the future, outside the claim index; the tick makes it due. Each function below is one
 -- transition of many runs at once, and answers one row per input, in the order given. A claim call makes one uuid;
 -- (run id, delivery token) names a delivery, and whoever settles names both. What is no longer theirs changes nothing
 -- and is answered 'stale' (R5, R5a).
@@ -14,6 +15,8 @@ CREATE OR REPLACE FUNCTION cb_register_tasks(
     p_queues text[],
     p_descriptions text[],
     p_handlers text[],
+    p_max_retries integer[],
+    p_max_lost integer[],
     p_input_schemas jsonb[],
     p_output_schemas jsonb[],
     p_fingerprints text[]
@@ -22,10 +25,11 @@ RETURNS TABLE (task_id bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO cb_tasks AS task
-        (name, queue, description, handler, input_schema, output_schema, fingerprint, registered_at)
+        (name, queue, description, handler, max_retries, max_lost, input_schema, output_schema, fingerprint, registered_at)
     SELECT given.*, _cb_now()
-    FROM unnest(p_names, p_queues, p_descriptions, p_handlers, p_input_schemas, p_output_schemas, p_fingerprints)
-        AS given (name, queue, description, handler, input_schema, output_schema, fingerprint)
+    FROM unnest(p_names, p_queues, p_descriptions, p_handlers, p_max_retries, p_max_lost, p_input_schemas,
+                p_output_schemas, p_fingerprints)
+        AS given (name, queue, description, handler, max_retries, max_lost, input_schema, output_schema, fingerprint)
     WHERE NOT EXISTS (
         SELECT FROM cb_tasks AS known WHERE known.name = given.name AND known.fingerprint = given.fingerprint
     )
@@ -34,6 +38,8 @@ BEGIN
     SET queue = excluded.queue,
         description = excluded.description,
         handler = excluded.handler,
+        max_retries = excluded.max_retries,
+        max_lost = excluded.max_lost,
         input_schema = excluded.input_schema,
         output_schema = excluded.output_schema,
         fingerprint = excluded.fingerprint,
@@ -50,7 +56,7 @@ END;
 $$;
 
 -- Queue one run of a task per input. Returns the run's id, 'queued' and its queue for each, or 'unknown' and NULLs when
--- no task of that name is registered. Joins the caller's transaction. NOTIFY is left to the caller, after the commit
+-- no task of that name is registered. With p_run_at, or p_delay from now, it is not due before. Joins the caller's transaction. NOTIFY is left to the caller, after the commit
 -- (`cb_wake_workers`); p_notify => true sends it from inside the transaction, which makes notifying producers wait
 -- for each other.
 CREATE OR REPLACE FUNCTION cb_run_tasks(
@@ -59,6 +65,8 @@ CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_queue text DEFAULT NULL,
     p_priority integer DEFAULT 0,
     p_headers jsonb DEFAULT NULL,
+    p_run_at timestamptz DEFAULT NULL,
+    p_delay interval DEFAULT NULL,
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text, queue text)
@@ -66,8 +74,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_task_id bigint;
     v_queue text;
+    v_run_at timestamptz := coalesce(p_run_at, _cb_now() + p_delay);
 BEGIN
     PERFORM _cb_check_run_options(p_queue, p_priority, p_headers);
+    IF p_run_at IS NOT NULL AND p_delay IS NOT NULL THEN
+        RAISE EXCEPTION 'p_run_at and p_delay contradict each other' USING ERRCODE = 'CB001';
+    END IF;
     IF array_position(p_inputs, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'p_inputs holds a NULL; the input "nothing" is the JSON null' USING ERRCODE = 'CB001';
     END IF;
@@ -79,18 +91,19 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, queued_at)
-    SELECT v_task_id, v_queue, p_priority, given.input, p_headers, _cb_now()
+    INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, queued_at)
+    SELECT v_task_id, v_queue, p_priority, given.input, p_headers, v_run_at,
+           CASE WHEN v_run_at > _cb_now() THEN v_run_at END, _cb_now()
     FROM unnest(p_inputs) WITH ORDINALITY AS given (input, place)
     ORDER BY given.place
     RETURNING run.id, 'queued', run.queue;
 
     IF p_notify THEN
-        PERFORM cb_wake_workers(ARRAY[v_queue]);
+        PERFORM CASE WHEN v_run_at > _cb_now() THEN cb_wake_tick() ELSE cb_wake_workers(ARRAY[v_queue]) END;
     END IF;
 END;
 $$;
-REVOKE ALL ON FUNCTION cb_run_tasks(text, jsonb[], text, integer, jsonb, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION cb_run_tasks(text, jsonb[], text, integer, jsonb, timestamptz, interval, boolean) FROM PUBLIC;
 
 -- Refuse options of a run that no client of ours sends, so that other languages get a clear error too.
 CREATE OR REPLACE FUNCTION _cb_check_run_options(p_queue text, p_priority integer, p_headers jsonb)
@@ -236,11 +249,62 @@ BEGIN
 END;
 $$;
 
--- Fail claimed runs for good, with what went wrong: 'failed' or 'stale' for each. Locks: as cb_complete_tasks.
+-- Report failed attempts, with what went wrong. A run whose delay is given and whose task allows another retry is queued
+-- again after it; any other has failed for good. 'retrying', 'failed' or 'stale' for each. Locks: the runs, by id.
 CREATE OR REPLACE FUNCTION cb_fail_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
     p_errors jsonb[],
+    p_retry_delays interval[],
+    p_notify boolean DEFAULT false
+)
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_places bigint[];
+    v_verdicts text[];
+BEGIN
+    WITH held AS (
+        SELECT run.id, claim.error, claim.place,
+               CASE WHEN run.failure_count < task.max_retries THEN _cb_now() + claim.retry_delay END AS retry_at
+        FROM unnest(p_run_ids, p_delivery_tokens, p_errors, p_retry_delays)
+            WITH ORDINALITY AS claim (id, delivery_token, error, retry_delay, place)
+        JOIN cb_task_runs AS run
+            ON run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
+        LEFT JOIN cb_tasks AS task ON task.id = run.task_id
+        ORDER BY run.id
+        FOR NO KEY UPDATE OF run
+    ), failed AS (
+        UPDATE cb_task_runs AS run
+        SET status = CASE WHEN held.retry_at IS NULL THEN 'failed' ELSE 'queued' END,
+            visible_at = held.retry_at,
+            finished_at = CASE WHEN held.retry_at IS NULL THEN _cb_now() END,
+            error = held.error,
+            failure_count = run.failure_count + 1,
+            lease_until = NULL
+        FROM held
+        WHERE run.id = held.id
+        RETURNING held.place, CASE WHEN held.retry_at IS NULL THEN 'failed' ELSE 'retrying' END AS verdict
+    )
+    SELECT array_agg(place), array_agg(failed.verdict) INTO v_places, v_verdicts FROM failed;
+
+    IF p_notify AND 'failed' = ANY (v_verdicts) THEN
+        PERFORM _cb_tell_finished_tasks(p_run_ids);
+    END IF;
+    IF p_notify AND 'retrying' = ANY (v_verdicts) THEN
+        PERFORM cb_wake_tick();
+    END IF;
+    RETURN QUERY SELECT * FROM _cb_different_verdicts(p_run_ids, v_places, v_verdicts);
+END;
+$$;
+
+-- Give claimed runs back, unfinished: they are queued again, at once or after their delay, and neither a failure nor a
+-- loss is counted. 'released' or 'stale' for each. Locks: as cb_complete_tasks.
+CREATE OR REPLACE FUNCTION cb_release_tasks(
+    p_run_ids bigint[],
+    p_delivery_tokens uuid[],
+    p_delays interval[],
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
@@ -249,45 +313,22 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
     v_places bigint[];
 BEGIN
-    WITH failed AS (
-        UPDATE cb_task_runs AS run
-        SET status = 'failed',
-            error = claim.error,
-            lease_until = NULL,
-            failure_count = run.failure_count + 1,
-            finished_at = _cb_now()
-        FROM unnest(p_run_ids, p_delivery_tokens, p_errors)
-            WITH ORDINALITY AS claim (id, delivery_token, error, place)
-        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
-        RETURNING claim.place
-    )
-    SELECT array_agg(place) INTO v_places FROM failed;
-
-    IF p_notify AND v_places IS NOT NULL THEN
-        PERFORM _cb_tell_finished_tasks(p_run_ids);
-    END IF;
-    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'failed');
-END;
-$$;
-
--- Give claimed runs back, unfinished: they are queued again at once, and neither a failure nor a loss is counted.
--- 'released' or 'stale' for each. Locks: as cb_complete_tasks.
-CREATE OR REPLACE FUNCTION cb_release_tasks(p_run_ids bigint[], p_delivery_tokens uuid[])
-RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE
-    v_places bigint[];
-BEGIN
     WITH released AS (
         UPDATE cb_task_runs AS run
-        SET status = 'queued', delivery_token = NULL, lease_until = NULL, worker_id = NULL
-        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+        SET status = 'queued',
+            visible_at = _cb_now() + claim.delay,
+            delivery_token = NULL,
+            lease_until = NULL,
+            worker_id = NULL
+        FROM unnest(p_run_ids, p_delivery_tokens, p_delays) WITH ORDINALITY AS claim (id, delivery_token, delay, place)
         WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
         RETURNING claim.place
     )
     SELECT array_agg(place) INTO v_places FROM released;
 
+    IF p_notify AND v_places IS NOT NULL THEN
+        PERFORM cb_wake_tick();
+    END IF;
     RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'released');
 END;
 $$;
@@ -328,6 +369,19 @@ BEGIN
     RETURN QUERY
     SELECT claim.id, CASE WHEN claim.place = ANY (p_places) THEN p_accepted ELSE 'stale' END
     FROM unnest(p_run_ids) WITH ORDINALITY AS claim (id, place);
+END;
+$$;
+
+-- One verdict per claim, in the order given: the one at its place in p_verdicts, or 'stale' where there is none.
+CREATE OR REPLACE FUNCTION _cb_different_verdicts(p_run_ids bigint[], p_places bigint[], p_verdicts text[])
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT SET enable_hashjoin = on AS $$
+BEGIN
+    RETURN QUERY
+    SELECT claim.id, coalesce(known.verdict, 'stale')
+    FROM unnest(p_run_ids) WITH ORDINALITY AS claim (id, place)
+    LEFT JOIN unnest(p_places, p_verdicts) AS known (place, verdict) USING (place)
+    ORDER BY claim.place;
 END;
 $$;
 

@@ -1,0 +1,24 @@
+"""What a handler may raise to say how its attempt should end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from catbird_django.definitions.retry import as_delay
+from catbird_django.errors import CatbirdError
+
+
+class Retry(CatbirdError):
+    """The attempt has failed; try again after a while, if the task has retries left."""
+
+    def __init__(self, message: str = "asked to be tried again", *, after: float | timedelta | None = None) -> None:
+        super().__init__(message)
+        self.delay = None if after is None else as_delay(after)
+
+
+class Snooze(CatbirdError):
+    """Not now: give the run back and try again after a while. No failure is counted."""
+
+    def __init__(self, delay: float | timedelta) -> None:
+        super().__init__(f"snoozed for {delay}")
+        self.delay = as_delay(delay)
