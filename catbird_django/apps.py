@@ -37,4 +37,5 @@ def register_after_migrate(*, using: str, **_: Any) -> None:
 
     # Not ours, not (or no longer) migrated, or on the way to another version: nothing to register into.
     if using == get_settings().database and installed_version(using=using) == expected_version():
-        register_tasks(registry.tasks.values(), using=using)
+        # What only other processes handle, they register: they know it better.
+        register_tasks((task for task in registry.tasks.values() if task.handler), using=using)

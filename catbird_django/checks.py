@@ -100,7 +100,8 @@ def _check_version(alias: str) -> list[CheckMessage]:
 def _check_sql(alias: str) -> list[CheckMessage]:
     applied = {name for app, name in MigrationRecorder(connections[alias]).applied_migrations() if app == "catbird"}
     installed, expected = installed_version(using=alias), expected_version()
-    if not applied or installed == expected:
+    # Later SQL still serves earlier code: that is what a rolling deploy looks like.
+    if not applied or (installed or "") >= expected:
         return []
     found = f"the SQL of {installed}" if installed else "no SQL of catbird"
     message = f"database {alias!r} has {found}, not {expected}"

@@ -28,8 +28,8 @@ def _duration(value: object) -> timedelta:
         duration = timedelta(seconds=value)
     else:
         raise ValueError("must be a number of seconds (at most a year) or a timedelta")
-    if duration <= timedelta(0):
-        raise ValueError("must be longer than zero")
+    if not timedelta(0) < duration <= LONGEST:
+        raise ValueError("must be longer than zero, and at most a year")
     return duration
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +14,8 @@ from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 from catbird_django import conf
+
+logger = logging.getLogger("catbird.discovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +46,7 @@ def _module_names() -> tuple[str, ...]:
 def _import(name: str) -> None:
     try:
         import_module(name)
-    except Exception as error:  # noqa: BLE001 - a user's module may raise anything; it is reported by a check
+    except Exception as error:
+        # Web servers run no checks: the log must say it too.
+        logger.exception("a task module cannot be imported", extra={"module_name": name})
         broken_modules.append(BrokenModule(name, traceback.format_exception_only(error)[-1].strip()))

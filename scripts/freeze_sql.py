@@ -53,10 +53,10 @@ def freeze(migration: str, *, again: bool = False) -> list[str]:
     changed = changed_files(migration)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for path in changed:
-        shutil.copyfile(path, target / path.name)
+    for name, text in changed.items():
+        (target / name).write_text(text)
     write_migration(migration)
-    return [path.name for path in changed]
+    return list(changed)
 
 
 def check_name(migration: str, *, exists: bool, again: bool) -> None:
@@ -73,13 +73,15 @@ def frozen_folders() -> list[Path]:
     return sorted(path for path in FROZEN.glob("*_*") if path.is_dir())
 
 
-def changed_files(migration: str) -> list[Path]:
-    """The present files whose text is not what the migrations before this one left."""
+def changed_files(migration: str) -> dict[str, str]:
+    """What the migrations before this one left otherwise: name to text, which is empty for a file that is gone."""
     newest: dict[str, str] = {}
     for folder in frozen_folders():
         if folder.name < migration:
             newest.update({path.name: path.read_text() for path in folder.glob("*.sql")})
-    return [path for path in sorted(PRESENT.glob("*.sql")) if newest.get(path.name) != path.read_text()]
+    present = {path.name: path.read_text() for path in PRESENT.glob("*.sql")}
+    gone = {name: "" for name, text in newest.items() if text and name not in present}
+    return {name: text for name, text in sorted({**present, **gone}.items()) if newest.get(name, "") != text}
 
 
 def write_version(migration: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import threading
 import time
 from collections.abc import Generator
+from datetime import timedelta
 from typing import Any, Generic, TypeVar, cast
 
 from asgiref.sync import sync_to_async
@@ -39,9 +42,9 @@ ENDED_WITHOUT_OUTPUT = {
 class Deadline:
     """Until when to wait, and how long between two looks."""
 
-    def __init__(self, timeout: float | None) -> None:
-        self._timeout = timeout
-        self._end = None if timeout is None else time.monotonic() + timeout
+    def __init__(self, timeout: float | timedelta | None) -> None:
+        self._timeout = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        self._end = None if self._timeout is None else time.monotonic() + self._timeout
         self._poll = get_settings().poll_interval.total_seconds()
 
     def next_pause(self, run_id: int, status: str) -> float:
@@ -67,7 +70,7 @@ class TaskHandle(Generic[O]):
         """Return how the run is now."""
         return TaskStatus(self._read().status)
 
-    def wait(self, timeout: float | None = None) -> O:
+    def wait(self, timeout: float | timedelta | None = None) -> O:
         """Wait until the run has ended and return its output.
 
         Raise TaskFailed, RunCanceled, RunSkipped or RunExpired when it ended without one, WaitTimeout when it did not
@@ -84,7 +87,7 @@ class TaskHandle(Generic[O]):
         """Async twin of `status`."""
         return await sync_to_async(self.status)()
 
-    async def await_(self, timeout: float | None = None) -> O:
+    async def await_(self, timeout: float | timedelta | None = None) -> O:
         """Async twin of `wait`."""
         state = await sync_to_async(self._read)()
         if state.status not in TERMINAL_STATUSES:
@@ -109,20 +112,21 @@ class TaskHandle(Generic[O]):
             )
 
     def _wait_until_ended(self, deadline: Deadline) -> TaskRunState:
+        hint = threading.Event()
         # Watch before reading, or an end between the two goes unnoticed.
-        with watch_task_run(self.id, using=self._using) as ended:
+        with watch_task_run(self.id, hint.set, using=self._using):
             while (state := self._read()).status not in TERMINAL_STATUSES:
-                ended.wait(deadline.next_pause(self.id, state.status))
-                ended.clear()
+                hint.wait(deadline.next_pause(self.id, state.status))
+                hint.clear()
         return state
 
     async def _await_until_ended(self, deadline: Deadline) -> TaskRunState:
-        # Only the waiting is done on a thread of its own: the reading stays on the one that async code shares, with
-        # its connection and its transaction.
-        with watch_task_run(self.id, using=self._using) as ended:
+        hint, loop = asyncio.Event(), asyncio.get_running_loop()
+        with watch_task_run(self.id, lambda: loop.call_soon_threadsafe(hint.set), using=self._using):
             while (state := await sync_to_async(self._read)()).status not in TERMINAL_STATUSES:
-                await asyncio.to_thread(ended.wait, deadline.next_pause(self.id, state.status))
-                ended.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(hint.wait(), deadline.next_pause(self.id, state.status))
+                hint.clear()
         return state
 
     def _output(self, state: TaskRunState) -> O:

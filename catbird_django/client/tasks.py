@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 
@@ -16,14 +16,14 @@ from catbird_django.conf import get_settings
 from catbird_django.definitions.options import TaskOptions
 from catbird_django.definitions.registry import registry
 from catbird_django.definitions.signature import Handler
-from catbird_django.definitions.task import TaskDefinition, define_task
+from catbird_django.definitions.task import UNSTATED, TaskDefinition, define_task
 from catbird_django.engine import tasks as engine
 from catbird_django.errors import UnknownName
 from catbird_django.statuses import RunVerdict
 
 I = TypeVar("I")  # noqa: E741 - input and output, as in Task[I, O]
 O = TypeVar("O")  # noqa: E741
-JsonObject = dict[str, Any]
+JsonForm = dict[str, Any] | list[Any]
 
 
 class Task(Generic[I, O]):
@@ -32,18 +32,37 @@ class Task(Generic[I, O]):
     `Task("name", input=…, output=…)` declares a task that another process handles; `handler=` gives it one.
     """
 
+    @overload
     def __init__(
         self,
         name: str | None = None,
         *,
-        input: type[I] | Any = ...,
-        output: type[O] | Any = ...,
+        input: type[I],
+        output: type[O],
+        handler: Handler | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        input: Any = ...,
+        output: Any = ...,
+        handler: Handler | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        input: Any = UNSTATED,
+        output: Any = UNSTATED,
         handler: Handler | None = None,
         **options: Unpack[TaskOptions],
     ) -> None:
-        has_types = input is not ... or output is not ...
-        types = (Any if input is ... else input, Any if output is ... else output) if has_types else None
-        self.definition: TaskDefinition = define_task(name=name, handler=handler, types=types, options=options)
+        self.definition = define_task(name=name, handler=handler, types=(input, output), options=options)
         registry.add(self.definition)
 
     @property
@@ -53,28 +72,38 @@ class Task(Generic[I, O]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> O:
-        """Call the handler here and now."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the handler here and now; an async one gives its coroutine."""
         if self.definition.handler is None:
             raise UnknownName(f"task {self.name!r} has no handler in this process; use .run()")
-        return self.definition.handler(*args, **kwargs)  # type: ignore[no-any-return] # an async handler gives its coroutine
+        return self.definition.handler(*args, **kwargs)
 
-    def run(self, input: I | JsonObject | None = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
+    @overload
+    def run(self: Task[None, O], input: None = None, **options: Unpack[RunOptions]) -> TaskHandle[O]: ...
+    @overload
+    def run(self, input: I | JsonForm, **options: Unpack[RunOptions]) -> TaskHandle[O]: ...
+
+    def run(self, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
         """Queue a run, in the current transaction of the database; return its handle.
 
         The input may be the typed value or its JSON form. Raise PayloadError, naming the field, if it does not fit.
         """
         return run_definition(self.definition, [input], check_options(options))[0]
 
-    def run_many(self, inputs: Iterable[I | JsonObject], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
+    def run_many(self, inputs: Iterable[I | JsonForm], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
         """Queue one run per input, in one round trip; return their handles, in order."""
         return run_definition(self.definition, inputs, check_options(options))
 
-    async def arun(self, input: I | JsonObject | None = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
+    @overload
+    async def arun(self: Task[None, O], input: None = None, **options: Unpack[RunOptions]) -> TaskHandle[O]: ...
+    @overload
+    async def arun(self, input: I | JsonForm, **options: Unpack[RunOptions]) -> TaskHandle[O]: ...
+
+    async def arun(self, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[O]:
         """Async twin of `run`."""
         return await sync_to_async(self.run)(input, **options)
 
-    async def arun_many(self, inputs: Iterable[I | JsonObject], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
+    async def arun_many(self, inputs: Iterable[I | JsonForm], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
         """Async twin of `run_many`."""
         return await sync_to_async(self.run_many)(inputs, **options)
 
@@ -86,23 +115,23 @@ def run_definition(definition: TaskDefinition, inputs: Iterable[Any], options: C
     encoded = [codec.encode(value, name="input", max_bytes=max_bytes) for value in inputs]
     if not encoded:
         return []
-    run_ids = _run_by_name(definition.name, encoded, options, queue=options.queue or definition.queue)
+    run_ids = _run_by_name(definition.name, encoded, options)
     if run_ids is None:
         # The first run of all, or the table was emptied. Asking first would cost every run a round trip, and a role
         # that may only produce could not run what others have registered.
         register_tasks([definition], using=options.using)
-        run_ids = _run_by_name(definition.name, encoded, options, queue=options.queue or definition.queue)
+        run_ids = _run_by_name(definition.name, encoded, options)
     if run_ids is None:
         raise UnknownName(f"task {definition.name!r} cannot be found in database {options.using!r}")
     return [TaskHandle(run_id, using=options.using, definition=definition) for run_id in run_ids]
 
 
-def _run_by_name(name: str, inputs: list[str], options: CheckedOptions, *, queue: str | None) -> list[int] | None:
+def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[int] | None:
     """Queue runs of a task by name; None if the database does not know it."""
     answers = engine.run_tasks(
         name,
         inputs,
-        queue=queue,
+        queue=options.queue,
         priority=options.priority,
         headers=options.headers,
         run_at=options.run_at,
@@ -128,7 +157,7 @@ def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> Tas
     if name in registry.tasks:
         return run_definition(registry.task(name), [input], checked)[0]
     encoded = encode_any(input, name="input", max_bytes=get_settings().max_payload)
-    run_ids = _run_by_name(name, [encoded], checked, queue=checked.queue)
+    run_ids = _run_by_name(name, [encoded], checked)
     if run_ids is None:
         raise UnknownName(f"no task named {name!r} is registered in database {checked.using!r}")
     return TaskHandle(run_ids[0], using=checked.using)

@@ -6,10 +6,9 @@ Only a hint: whoever waits also looks by itself, so a dead listener costs time a
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -22,7 +21,9 @@ from catbird_django.engine.notifications import LIVE, Listener
 logger = logging.getLogger("catbird.client")
 
 TASK_RUNS = "task_runs "
-LINGER = 5.0  # seconds for which the listener stays when nobody waits, in case someone soon does
+LINGER = 1.0  # seconds for which the listener stays when nobody waits, in case someone soon does
+
+Wake = Callable[[], object]
 
 
 class Watch:
@@ -30,23 +31,21 @@ class Watch:
 
     def __init__(self, using: str) -> None:
         self._using = using
-        self._waiting: defaultdict[int, set[threading.Event]] = defaultdict(set)
+        self._waiting: defaultdict[int, set[Wake]] = defaultdict(set)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
 
-    def add(self, run_id: int, event: threading.Event) -> None:
+    def add(self, run_id: int, wake: Wake) -> None:
         with self._lock:
-            self._waiting[run_id].add(event)
-            # A thread does not survive a fork, though the object does.
-            if self._thread is None or self._pid != os.getpid():
-                self._pid = os.getpid()
+            self._waiting[run_id].add(wake)
+            # Threads do not survive a fork, though this object does.
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._listen, name="catbird-waiting", daemon=True)
                 self._thread.start()
 
-    def remove(self, run_id: int, event: threading.Event) -> None:
+    def remove(self, run_id: int, wake: Wake) -> None:
         with self._lock:
-            self._waiting[run_id].discard(event)
+            self._waiting[run_id].discard(wake)
             if not self._waiting[run_id]:
                 del self._waiting[run_id]
 
@@ -63,44 +62,46 @@ class Watch:
                         return
         except (psycopg.Error, *DATABASE_TROUBLE) as error:
             logger.warning("cannot listen, callers poll instead", extra={"database": self._using, "error": str(error)})
-            with self._lock:
-                self._thread = None  # the next caller tries again
         finally:
             connections.close_all()
 
     def _gave_up(self) -> bool:
         """Whether nobody waits any more; then the next caller starts a new thread."""
         with self._lock:
-            if self._waiting:
-                return False
-            self._thread = None
-            return True
+            if not self._waiting:
+                self._thread = None
+            return not self._waiting
 
     def _wake(self, payload: str | None) -> None:
-        """Wake those who wait for the runs in the payload; everyone, when it names none."""
+        """Wake those who wait for the runs in the payload; everyone, when we cannot tell whom it means."""
+        run_ids = _run_ids_in(payload or "")
         with self._lock:
-            if payload and payload.startswith(TASK_RUNS):
-                run_ids = {int(run_id) for run_id in payload.removeprefix(TASK_RUNS).split(",")}
-                woken = [event for run_id in run_ids & self._waiting.keys() for event in self._waiting[run_id]]
-            else:
-                woken = [event for events in self._waiting.values() for event in events]
-        for event in woken:
-            event.set()
+            concerned = self._waiting.keys() if run_ids is None else run_ids & self._waiting.keys()
+            woken = [wake for run_id in concerned for wake in self._waiting[run_id]]
+        for wake in woken:
+            wake()
+
+
+def _run_ids_in(payload: str) -> set[int] | None:
+    """The runs that a notification names; None when it names none, or is not one of ours."""
+    try:
+        return {int(run_id) for run_id in payload.removeprefix(TASK_RUNS).split(",")}
+    except ValueError:
+        return None
 
 
 _watches: dict[str, Watch] = {}
 
 
 @contextmanager
-def watch_task_run(run_id: int, *, using: str) -> Iterator[threading.Event]:
-    """An event that is set when the run may have ended."""
-    event = threading.Event()
+def watch_task_run(run_id: int, wake: Wake, *, using: str) -> Iterator[None]:
+    """Call `wake`, from another thread, whenever the run may have ended."""
     if not get_settings().notify:
-        yield event
+        yield
         return
     watch = _watches.setdefault(using, Watch(using))
-    watch.add(run_id, event)
+    watch.add(run_id, wake)
     try:
-        yield event
+        yield
     finally:
-        watch.remove(run_id, event)
+        watch.remove(run_id, wake)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.db import connections, transaction
@@ -9,6 +12,9 @@ from django.db import connections, transaction
 from catbird_django.conf import get_settings
 from catbird_django.engine import tick
 from catbird_django.engine import workers as engine
+from catbird_django.engine.call import DATABASE_TROUBLE
+
+logger = logging.getLogger("catbird.client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +25,8 @@ class WakeUp:
     using: str
 
     def __call__(self) -> None:
-        engine.wake_workers([self.queue], using=self.using)
+        with _only_logged("workers were not woken, they will poll"):
+            engine.wake_workers([self.queue], using=self.using)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +36,34 @@ class WakeTick:
     using: str
 
     def __call__(self) -> None:
-        tick.wake_tick(using=self.using)
+        with _only_logged("the upkeep was not woken, it will come by itself"):
+            tick.wake_tick(using=self.using)
 
 
 Wake = WakeUp | WakeTick
 
 
 def wake_after_commit(queue: str, *, using: str) -> None:
-    """Wake sleeping workers of a queue once the current transaction is committed; now, if there is none.
-
-    Robust: by then the work is committed, and a worker's poll finds it even if nobody could be woken.
-    """
+    """Wake sleeping workers of a queue once the current transaction is committed; now, if there is none."""
     if get_settings().notify:
         _once_after_commit(WakeUp(queue, using))
 
 
 def _once_after_commit(wake_up: Wake) -> None:
+    connection = connections[wake_up.using]
+    if not connection.in_atomic_block and not connection.get_autocommit():
+        return  # the caller commits by hand, and Django cannot tell us when: workers find the work by polling
     if not _is_last_on_commit(wake_up):
-        transaction.on_commit(wake_up, using=wake_up.using, robust=True)
+        transaction.on_commit(wake_up, using=wake_up.using)
+
+
+@contextmanager
+def _only_logged(message: str) -> Iterator[None]:
+    """The work is committed by now: that nobody could be woken must not look to the caller as if it were not."""
+    try:
+        yield
+    except DATABASE_TROUBLE as error:
+        logger.warning(message, extra={"error": str(error)})
 
 
 def wake_tick_after_commit(*, using: str) -> None:

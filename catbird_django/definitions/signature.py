@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
+
 from catbird_django.errors import DefinitionError
 
 Handler = Callable[..., Any]
@@ -45,7 +47,7 @@ def read_signature(handler: Handler) -> Signature:
     return Signature(
         takes_input=takes_input,
         takes_context=takes_context,
-        is_async=inspect.iscoroutinefunction(handler),
+        is_async=iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__),
         input_name=names[0] if takes_input else None,
     )
 

@@ -16,6 +16,8 @@ from catbird_django.definitions.retry import RetryPolicy
 from catbird_django.definitions.signature import Handler, Signature, location_of, read_signature, read_types
 from catbird_django.errors import DefinitionError
 
+UNSTATED = object()  # a type that the declaration leaves to the handler's annotations
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDefinition:
@@ -24,7 +26,7 @@ class TaskDefinition:
     name: str
     queue: str
     handler: Handler | None
-    declared_types: tuple[Any, Any] | None
+    stated_types: tuple[Any, Any]
     retry: RetryPolicy
     max_lost: int
     location: str
@@ -37,10 +39,13 @@ class TaskDefinition:
 
     @cached_property
     def types(self) -> tuple[Any, Any]:
-        """The types of input and output."""
-        if self.declared_types is not None or self.handler is None:
-            return self.declared_types or (Any, Any)
-        return read_types(self.handler, self.signature)
+        """The types of input and output: as stated, else as annotated, else anything."""
+        annotated = read_types(self.handler, self.signature) if self.handler else (Any, Any)
+        stated_input, stated_output = self.stated_types
+        return (
+            annotated[0] if stated_input is UNSTATED else stated_input,
+            annotated[1] if stated_output is UNSTATED else stated_output,
+        )
 
     @cached_property
     def input_codec(self) -> Codec[Any]:
@@ -82,7 +87,7 @@ class TaskDefinition:
 
 
 def define_task(
-    *, name: str | None, handler: Handler | None, types: tuple[Any, Any] | None, options: TaskOptions
+    *, name: str | None, handler: Handler | None, types: tuple[Any, Any], options: TaskOptions
 ) -> TaskDefinition:
     """Declare a task; refuse at once what can be known to be wrong without its surroundings."""
     refuse_unknown_options(options)
@@ -93,7 +98,7 @@ def define_task(
         name=check_name(name, "task"),
         queue=check_name(options.get("queue", "default"), "queue"),
         handler=handler,
-        declared_types=types,
+        stated_types=types,
         retry=retry_policy(options),
         max_lost=max_lost(options),
         location=location_of(handler) if handler else f"Task({name!r})",

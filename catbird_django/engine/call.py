@@ -23,8 +23,8 @@ MAX_ATTEMPTS = 5
 DATABASE_TROUBLE = (django.db.Error, errors.SchemaMismatch)
 
 LOCK_CONFLICTS = {"40P01", "40001"}
-# Classes of SQLSTATE: data exception, constraint violation, limit exceeded, raised by us.
-DATA_ERRORS = {"22", "23", "54", "CB"}
+# Classes of SQLSTATE: data exception, constraint violation, limit exceeded.
+DATA_ERRORS = {"22", "23", "54"}
 UNDEFINED_FUNCTION = "42883"
 
 # SQLSTATE class CB is ours; SQL raises it only for what must undo the transaction.
@@ -79,6 +79,7 @@ def _server_binding_cursor(connection: DatabaseWrapper) -> Any:
     Django's cursor pastes them into the statement as text, arrays included, and accepts %b without obeying it. This one
     joins the same transaction, and errors are wrapped and queries logged as usual.
     """
+    connection.close_if_health_check_failed()  # as Django's own cursor() does, for CONN_HEALTH_CHECKS
     connection.ensure_connection()
     return connection._prepare_cursor(psycopg.Cursor(connection.connection))  # type: ignore[attr-defined]  # noqa: SLF001
 

@@ -22,8 +22,12 @@ class Listener:
 
     def __init__(self, channels: Sequence[str], *, using: str, dsn: str | None) -> None:
         self._connection = _connect(using, dsn)
-        for channel in channels:
-            self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        try:
+            for channel in channels:
+                self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except psycopg.Error:
+            self._connection.close()
+            raise
 
     def payloads(self, *, timeout: float) -> Iterable[str]:
         """Wait for notifications, at most this many seconds, and return the payloads that came together."""

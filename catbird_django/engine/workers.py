@@ -54,7 +54,7 @@ def register_worker(worker: WorkerRow, *, using: str) -> int:
 
 
 def renew_worker(worker_id: int, *, using: str) -> bool:
-    """Say that this worker is alive; False when its row is gone."""
+    """Say that this worker is alive; False when its row is gone, or locked just now."""
     return bool(RENEW.value(using, worker_id=worker_id))
 
 
@@ -63,9 +63,9 @@ def stop_worker(worker_id: int, *, using: str) -> None:
     STOP.rows(using, worker_id=worker_id)
 
 
-def announce_sleep(worker_id: int, *, using: str) -> None:
-    """Announce that this worker is about to sleep; it must look for work once more afterwards."""
-    ANNOUNCE_SLEEP.rows(using, worker_id=worker_id)
+def announce_sleep(worker_id: int, *, using: str) -> bool:
+    """Announce that this worker is about to sleep; it must look once more afterwards. False: it must poll."""
+    return bool(ANNOUNCE_SLEEP.value(using, worker_id=worker_id))
 
 
 def wake_workers(queues: Sequence[str], *, using: str) -> int:

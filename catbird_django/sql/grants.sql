@@ -9,12 +9,17 @@ LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_schema name := current_schema();
 BEGIN
+    -- Whoever can create functions beside ours could put one in the place of a built-in that ours call.
+    IF has_schema_privilege('public', v_schema, 'CREATE') OR has_schema_privilege(p_role, v_schema, 'CREATE') THEN
+        RAISE EXCEPTION 'role % or PUBLIC may create objects in schema %: revoke that first', p_role, v_schema
+            USING ERRCODE = 'CB001';
+    END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', v_schema, p_role);
     CASE p_kind
         WHEN 'producer' THEN
-            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', _cb_functions(true), p_role);
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', _cb_producer_functions(), p_role);
         WHEN 'worker' THEN
-            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', _cb_functions(false), p_role);
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', _cb_worker_functions(), p_role);
             EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %I', _cb_tables(), p_role);
         WHEN 'viewer' THEN
             EXECUTE _cb_viewer_grants(p_role);
@@ -31,47 +36,54 @@ CREATE OR REPLACE FUNCTION cb_revoke(p_role name)
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %I', _cb_functions(false), p_role);
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %I', _cb_worker_functions(), p_role);
     EXECUTE format('REVOKE ALL ON %s FROM %I', _cb_tables(), p_role);
     EXECUTE format('REVOKE USAGE ON SCHEMA %I FROM %I', current_schema(), p_role);
 END;
 $$;
 REVOKE ALL ON FUNCTION cb_revoke(name) FROM PUBLIC;
 
--- Our functions as a list for GRANT, but for those that grant: all of them, or only the producing ones, which are those
--- that run with the owner's rights.
-CREATE OR REPLACE FUNCTION _cb_functions(p_only_producing boolean)
+-- The functions that a producer may call, as a list for GRANT. Spelled out: an application may have functions and tables
+-- of its own whose names begin with cb_.
+CREATE OR REPLACE FUNCTION _cb_producer_functions()
 RETURNS text
-LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT string_agg(proc.oid::regprocedure::text, ', ' ORDER BY proc.proname)
-    FROM pg_proc AS proc
-    WHERE proc.pronamespace = current_schema()::regnamespace
-      AND (proc.proname LIKE 'cb\_%' OR proc.proname LIKE '\_cb\_%')
-      AND proc.proname NOT IN ('cb_grant', 'cb_revoke')
-      AND (proc.prosecdef OR NOT p_only_producing)
+LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
+    SELECT 'cb_run_tasks, cb_wake_tick, cb_wake_workers'
 $$;
 
--- Our tables as a list for GRANT.
+-- All our functions but those that grant, as a list for GRANT.
+CREATE OR REPLACE FUNCTION _cb_worker_functions()
+RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
+    SELECT '
+        _cb_check_run_options, _cb_different_verdicts, _cb_lost_error, _cb_make_tasks_due, _cb_notify_sleepers,
+        _cb_now, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_tasks,
+        _cb_verdicts, cb_announce_sleep, cb_claim_tasks, cb_complete_tasks, cb_extend_tasks, cb_fail_tasks,
+        cb_find_task_lanes, cb_read_task_runs, cb_register_tasks, cb_register_worker, cb_release_tasks,
+        cb_renew_worker, cb_run_tasks, cb_schema_version, cb_stop_worker, cb_tick, cb_wake_tick,
+        cb_wake_workers
+    '
+$$;
+
+-- Our tables, as a list for GRANT.
 CREATE OR REPLACE FUNCTION _cb_tables()
 RETURNS text
-LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT string_agg(class.oid::regclass::text, ', ' ORDER BY class.relname)
-    FROM pg_class AS class
-    WHERE class.relnamespace = current_schema()::regnamespace AND class.relname LIKE 'cb\_%' AND class.relkind = 'r'
+LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
+    SELECT 'cb_leases, cb_task_runs, cb_tasks, cb_workers'
 $$;
 
--- The GRANT statements that let a role read every column that holds no payload.
+-- The GRANT statements that let a role read what holds no payload. A new column is hidden until it is named here.
 CREATE OR REPLACE FUNCTION _cb_viewer_grants(p_role name)
 RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT string_agg(format('GRANT SELECT (%s) ON %s TO %I', visible.columns, visible.table_name, p_role), '; ')
+    SELECT string_agg(format('GRANT SELECT (%s) ON %I TO %I', visible.columns, visible.table_name, p_role), '; ')
     FROM (
-        SELECT class.oid::regclass AS table_name, string_agg(quote_ident(attribute.attname), ', ') AS columns
-        FROM pg_class AS class
-        JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid AND attribute.attnum > 0
-        WHERE class.relnamespace = current_schema()::regnamespace AND class.relname LIKE 'cb\_%' AND class.relkind = 'r'
-          AND NOT attribute.attisdropped
-          AND attribute.attname NOT IN ('input', 'output', 'error', 'headers')
-        GROUP BY class.oid
-    ) AS visible
+        VALUES
+            ('cb_tasks', 'id, name, queue, description, handler, max_retries, max_lost, fingerprint, registered_at'),
+            ('cb_task_runs', 'id, task_id, queue, status, priority, run_at, visible_at, lease_until, worker_id,
+                delivery_count, failure_count, lost_count, queued_at, started_at, finished_at'),
+            ('cb_workers', 'id, boot_id, host, pid, version, queues, handlers, slots, started_at, seen_at, stopped_at,
+                sleeping_since'),
+            ('cb_leases', 'id, name, worker_id, held_until')
+    ) AS visible (table_name, columns)
 $$;

@@ -80,13 +80,13 @@ BEGIN
     IF p_run_at IS NOT NULL AND p_delay IS NOT NULL THEN
         RAISE EXCEPTION 'p_run_at and p_delay contradict each other' USING ERRCODE = 'CB001';
     END IF;
-    IF array_position(p_inputs, NULL) IS NOT NULL THEN
+    IF pg_catalog.array_position(p_inputs, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'p_inputs holds a NULL; the input "nothing" is the JSON null' USING ERRCODE = 'CB001';
     END IF;
 
     SELECT task.id, coalesce(p_queue, task.queue) INTO v_task_id, v_queue FROM cb_tasks AS task WHERE task.name = p_task;
     IF v_task_id IS NULL THEN
-        RETURN QUERY SELECT NULL::bigint, 'unknown', NULL FROM unnest(p_inputs);
+        RETURN QUERY SELECT NULL::bigint, 'unknown', NULL FROM pg_catalog.unnest(p_inputs);
         RETURN;
     END IF;
 
@@ -94,12 +94,16 @@ BEGIN
     INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, queued_at)
     SELECT v_task_id, v_queue, p_priority, given.input, p_headers, v_run_at,
            CASE WHEN v_run_at > _cb_now() THEN v_run_at END, _cb_now()
-    FROM unnest(p_inputs) WITH ORDINALITY AS given (input, place)
+    FROM pg_catalog.unnest(p_inputs) WITH ORDINALITY AS given (input, place)
     ORDER BY given.place
     RETURNING run.id, 'queued', run.queue;
 
     IF p_notify THEN
-        PERFORM CASE WHEN v_run_at > _cb_now() THEN cb_wake_tick() ELSE cb_wake_workers(ARRAY[v_queue]) END;
+        IF v_run_at > _cb_now() THEN
+            PERFORM cb_wake_tick();
+        ELSE
+            PERFORM _cb_notify_sleepers(ARRAY[v_queue]);
+        END IF;
     END IF;
 END;
 $$;
@@ -312,6 +316,7 @@ LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_places bigint[];
+    v_queues text[];
 BEGIN
     WITH released AS (
         UPDATE cb_task_runs AS run
@@ -322,10 +327,15 @@ BEGIN
             worker_id = NULL
         FROM unnest(p_run_ids, p_delivery_tokens, p_delays) WITH ORDINALITY AS claim (id, delivery_token, delay, place)
         WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
-        RETURNING claim.place
+        RETURNING claim.place, run.queue, run.visible_at
     )
-    SELECT array_agg(place) INTO v_places FROM released;
+    SELECT array_agg(place), array_agg(DISTINCT queue) FILTER (WHERE visible_at IS NULL)
+    INTO v_places, v_queues
+    FROM released;
 
+    IF p_notify AND v_queues IS NOT NULL THEN
+        PERFORM _cb_notify_sleepers(v_queues);
+    END IF;
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM cb_wake_tick();
     END IF;

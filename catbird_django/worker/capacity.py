@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 WINDOW = 0.1  # seconds over which finished runs are counted
 
@@ -35,7 +34,7 @@ class Meter:
 
 
 class Capacity:
-    """The claims in flight: begun or waiting, until they are finished.
+    """The claims in flight of one runner: begun or waiting, until they are finished.
 
     A handler may have as many claims waiting as it finished within the last window, at most `prefetch`, and none until
     that was measured: so a slow handler never holds work that another worker could do.
@@ -45,7 +44,6 @@ class Capacity:
         self._slots = slots
         self._prefetch = prefetch
         self._lock = threading.Lock()
-        self._in_flight: Counter[int] = Counter()
         self._total = 0
         self._meters: dict[int, Meter] = {}
 
@@ -57,29 +55,43 @@ class Capacity:
         """How many more runs of this task may be claimed now."""
         with self._lock:
             free_slots = max(0, self._slots - self._total)
-            prefetch = self._prefetch_of(task_id)
             waiting = max(0, self._total - self._slots)
-            return free_slots + max(0, prefetch - waiting)
+            return free_slots + max(0, self._prefetch_of(task_id) - waiting)
 
     def is_low(self) -> bool:
         """Whether it is time to claim again: a slot is free, or half of what may wait has been begun."""
         with self._lock:
-            prefetch = max((self._prefetch_of(task_id) for task_id in self._in_flight), default=0)
+            prefetch = max((self._prefetch_of(task_id) for task_id in self._meters), default=0)
             return self._total < self._slots + prefetch // 2
 
-    def take(self, task_ids: Iterable[int]) -> None:
+    def take(self, count: int) -> None:
         with self._lock:
-            for task_id in task_ids:
-                self._in_flight[task_id] += 1
-                self._total += 1
+            self._total += count
 
     def give_back(self, task_id: int, *, finished: bool) -> None:
         with self._lock:
             self._total -= 1
-            self._in_flight[task_id] -= 1
             if finished:
                 self._meters.setdefault(task_id, Meter()).add(time.monotonic())
 
     def _prefetch_of(self, task_id: int) -> int:
         meter = self._meters.get(task_id)
         return min(meter.count(time.monotonic()), self._prefetch) if meter else 0
+
+
+class Capacities:
+    """The capacity of each task's runner: sync handlers and async ones do not take each other's slots."""
+
+    def __init__(self, by_task: Mapping[int, Capacity]) -> None:
+        self._by_task = by_task
+        self._all = set(by_task.values())
+
+    def __getitem__(self, task_id: int) -> Capacity:
+        return self._by_task[task_id]
+
+    def is_low(self) -> bool:
+        return any(capacity.is_low() for capacity in self._all)
+
+    @property
+    def in_flight(self) -> int:
+        return sum(capacity.in_flight for capacity in self._all)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -12,13 +13,21 @@ from django.db import connections
 
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tasks import LaneHead, LaneRequest, TaskClaim
-from catbird_django.worker.capacity import Capacity
+from catbird_django.worker.backoff import Backoff
+from catbird_django.worker.bell import Bell
+from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.lanes import Lanes
-from catbird_django.worker.wakeups import Wakeups
 
 logger = logging.getLogger("catbird.worker")
 
-LONGEST_PAUSE = 5.0  # seconds between attempts while the database does not answer
+
+class Look(enum.Enum):
+    """What came of a look for work."""
+
+    CLAIMED = enum.auto()
+    LOOK_AGAIN = enum.auto()
+    NO_ROOM = enum.auto()
+    NOTHING = enum.auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +36,12 @@ class Calls:
 
     find_lanes: Callable[[], list[LaneHead]]
     claim: Callable[[Sequence[LaneRequest]], list[TaskClaim]]
-    announce_sleep: Callable[[], None]
+    announce_sleep: Callable[[], bool]
     hand_over: Callable[[Sequence[TaskClaim]], None]
-    may_claim: Callable[[], bool]
-    """Back-pressure: False while too many finished results wait to be settled."""
-    idle: Callable[[], None]
-    """Called each time that there was nothing to claim."""
+    has_settled_enough: Callable[[], bool]
+    is_listening: Callable[[], bool]
+    is_idle: Callable[[], bool]
+    stop_if_asked_to: Callable[[], None]
 
 
 class ClaimLoop:
@@ -42,20 +51,20 @@ class ClaimLoop:
         self,
         *,
         calls: Calls,
-        capacity: Capacity,
-        wakeups: Wakeups,
+        capacities: Capacities,
+        bell: Bell,
         poll_interval: timedelta,
         idle_poll_interval: timedelta,
     ) -> None:
         self._calls = calls
-        self._capacity = capacity
-        self._wakeups = wakeups
+        self._capacities = capacities
+        self._bell = bell
         self._poll_interval = poll_interval.total_seconds()
         self._idle_poll_interval = idle_poll_interval.total_seconds()
         self._lanes = Lanes()
         self._has_announced = False
         self._stopping = False
-        self._pause = 0.1
+        self._backoff = Backoff()
         self._thread = threading.Thread(target=self._run, name="catbird-claims", daemon=True)
 
     def start(self) -> None:
@@ -64,60 +73,78 @@ class ClaimLoop:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
+    def notified(self) -> None:
+        """Somebody has work for us, and has taken our announcement away."""
+        self._has_announced = False
+        self._bell.ring()
+
     def stop(self) -> None:
         """Claim nothing more; wait until a claim that is under way has been handed over, a few seconds at most."""
         self._stopping = True
-        self._wakeups.event.set()
+        self._bell.ring()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
         while not self._stopping:
+            rings = self._bell.rings()  # before the look: what rings during it is not slept over
             try:
-                self._round()
-                self._pause = 0.1
+                self._round(rings)
+                self._backoff.reset()
             except DATABASE_TROUBLE as error:
-                self._wait_for_database(error)
+                self._wait_for_database(error, rings)
         connections.close_all()
 
-    def _round(self) -> None:
-        self._wakeups.event.clear()
-        if not (self._capacity.is_low() and self._calls.may_claim()):
-            self._wakeups.event.wait(self._poll_interval)
-        elif self._claim_some():
-            self._has_announced = False
-        else:
-            self._sleep()
+    def _round(self, rings: int) -> None:
+        was_idle = self._calls.is_idle()
+        if not (self._capacities.is_low() and self._calls.has_settled_enough()):
+            self._bell.wait(after=rings, timeout=self._poll_interval)
+            return
+        match self._look():
+            case Look.CLAIMED:
+                self._has_announced = False
+            case Look.NO_ROOM:
+                self._bell.wait(after=rings, timeout=self._poll_interval)
+            case Look.NOTHING:
+                self._sleep(rings, was_idle=was_idle)
 
-    def _claim_some(self) -> bool:
-        """Claim what fits; False when there is nothing to claim."""
-        looked = self._lanes.is_stale()
-        if looked:
+    def _look(self) -> Look:
+        """Claim what fits."""
+        is_fresh = self._lanes.is_stale()
+        if is_fresh:
             self._lanes.found(self._calls.find_lanes())
-        requests = self._lanes.requests(self._capacity.room)
+        if not self._lanes:
+            return Look.NOTHING
+        requests = self._lanes.requests(self._capacities)
         if not requests:
-            return False
+            return Look.NO_ROOM
         claims = self._calls.claim(requests)
         self._lanes.claimed(requests, claims)
         if claims:
             self._calls.hand_over(sorted(claims, key=lambda claim: (-claim.priority, claim.run_id)))
+            return Look.CLAIMED
         # Lanes that we only remembered may be empty while others are not: look again before giving up.
-        return bool(claims) or not looked
+        return Look.NOTHING if is_fresh else Look.LOOK_AGAIN
 
-    def _sleep(self) -> None:
+    def _sleep(self, rings: int, *, was_idle: bool) -> None:
         """Wait to be woken, or for the next poll."""
-        if self._wakeups.is_listening and not self._has_announced:
-            # Announce first and look once more: what is queued after this look finds us asleep and wakes us.
-            self._calls.announce_sleep()
-            self._has_announced = True
-            return
-        self._calls.idle()
-        interval = self._idle_poll_interval if self._wakeups.is_listening else self._poll_interval
-        if self._wakeups.event.wait(interval):
-            self._has_announced = False  # whoever woke us has taken the announcement away
+        if self._calls.is_listening() and not self._has_announced and self._announce():
+            return  # and look once more: what is queued after that look finds us asleep and wakes us
+        if was_idle:
+            self._calls.stop_if_asked_to()
+        is_woken_by_notify = self._calls.is_listening() and self._has_announced
+        interval = self._idle_poll_interval if is_woken_by_notify else self._poll_interval
+        self._bell.wait(after=rings, timeout=interval)
 
-    def _wait_for_database(self, error: Exception) -> None:
-        logger.warning("cannot claim, trying again", extra={"error": str(error), "retry_in": self._pause})
+    def _announce(self) -> bool:
+        # Before the call: a notification may come while it returns, and takes the announcement away again.
+        self._has_announced = True
+        if not self._calls.announce_sleep():
+            self._has_announced = False
+        return self._has_announced
+
+    def _wait_for_database(self, error: Exception, rings: int) -> None:
+        pause = self._backoff.next_pause()
+        logger.warning("cannot claim, trying again", extra={"error": str(error), "retry_in": pause})
         connections.close_all()
         self._has_announced = False
-        self._wakeups.event.wait(self._pause)
-        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        self._bell.wait(after=rings, timeout=pause)

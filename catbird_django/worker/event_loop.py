@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from catbird_django.engine.tasks import TaskClaim
-from catbird_django.worker.outcome import Outcome
+from catbird_django.worker.outcome import Outcome, failure
+
+logger = logging.getLogger("catbird.worker")
 
 
 class LoopRunner:
-    """Takes claims, runs each as a task of its loop, some at the same time, and hands over the outcomes."""
+    """Takes claims, runs each as a task of its loop, some at the same time, and gives exactly one outcome for each."""
 
     def __init__(
         self, slots: int, *, run: Callable[[TaskClaim], Awaitable[Outcome]], finish: Callable[[Outcome], None]
@@ -22,11 +26,15 @@ class LoopRunner:
         self._waiting: deque[TaskClaim] = deque()
         self._free = slots
         self._running: set[asyncio.Task[None]] = set()
+        self._stopping = False
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="catbird-loop", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="catbird-loop", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def submit(self, claims: Sequence[TaskClaim]) -> None:
         self._waiting.extend(claims)
@@ -44,23 +52,36 @@ class LoopRunner:
 
     def stop(self) -> None:
         """Stop the loop. Does not wait for handlers."""
+        self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run_loop(self) -> None:
+        # asyncio lets SystemExit and KeyboardInterrupt of a handler's own tasks out, and a handler may stop the loop:
+        # neither is a reason to leave the other handlers standing.
+        while not self._stopping:
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                logger.exception("a handler broke out of the event loop, which goes on")
 
     def _start_waiting(self) -> None:
         while self._waiting and self._free:
             try:
                 claim = self._waiting.popleft()
-            except IndexError:
+            except IndexError:  # it was taken back
                 return
             self._free -= 1
-            task = self._loop.create_task(self._run_one(claim))
+            # In a context of its own: what one handler sets there is no business of the next.
+            task = self._loop.create_task(self._run_one(claim), context=contextvars.Context())
             # The loop keeps only a weak reference: a task nobody holds may vanish while it runs.
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
     async def _run_one(self, claim: TaskClaim) -> None:
         try:
-            self._finish(await self._run(claim))
-        finally:
-            self._free += 1
-            self._start_waiting()
+            outcome = await self._run(claim)
+        except BaseException as error:  # noqa: BLE001 - even our own mistake must not leave a claim without an outcome
+            outcome = failure(claim, error)
+        self._finish(outcome)
+        self._free += 1
+        self._start_waiting()

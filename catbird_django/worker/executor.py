@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from datetime import timedelta
 from typing import Any
@@ -18,7 +20,7 @@ logger = logging.getLogger("catbird.worker")
 
 
 class Executor:
-    """Calls handlers: decoded arguments in, an outcome out. Never raises."""
+    """Calls handlers: decoded arguments in, an outcome out. Whatever a handler raises is an outcome too."""
 
     def __init__(self, handlers: dict[int, TaskHandler], *, max_payload: int) -> None:
         self._handlers = handlers
@@ -43,12 +45,11 @@ class Executor:
         handler = self._handlers[claim.task_id]
         async with ThreadSensitiveContext() as context:
             try:
-                return self._completed(handler, claim, await handler.function(*handler.arguments(claim)))
+                outcome: Outcome = self._completed(handler, claim, await handler.function(*handler.arguments(claim)))
             except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
-                return self._failed(handler, claim, error)
-            finally:
-                if context in SyncToAsync.context_to_thread_executor:
-                    await sync_to_async(connections.close_all)()
+                outcome = self._failed(handler, claim, error)
+            await _close_connections_of(context)
+        return outcome
 
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
         return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))
@@ -75,6 +76,17 @@ class Executor:
         if delay is not None and isinstance(error, Retry) and error.delay is not None:
             return error.delay
         return delay
+
+
+async def _close_connections_of(context: ThreadSensitiveContext) -> None:
+    """Close what the handler's sync_to_async calls have opened, on the thread that they ran on."""
+    if context not in SyncToAsync.context_to_thread_executor:
+        return
+    # A handler may have been cancelled as it returned; that must not keep its connections open.
+    for _ in range(2):
+        with contextlib.suppress(asyncio.CancelledError):
+            await sync_to_async(connections.close_all)()
+            return
 
 
 def reset_connections() -> None:

@@ -8,10 +8,12 @@ come back (released, promoted), so the mark is dropped once a second and wheneve
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest, TaskClaim
+from catbird_django.worker.capacity import Capacities, Capacity
 
 TRUST_MARKS_FOR = 1.0  # seconds
 
@@ -44,16 +46,17 @@ class Lanes:
         self._known = {head.lane: KnownLane(head.lane, head.head_id) for head in heads}
         self._found_at = time.monotonic()
 
-    def requests(self, room: Callable[[int], int]) -> list[LaneRequest]:
-        """What to claim, given the room that each task has: highest priority first, then the oldest head."""
+    def requests(self, capacities: Capacities) -> list[LaneRequest]:
+        """What to claim, given the capacity of each task: highest priority first, then the oldest head."""
         ordered = sorted(self._known.values(), key=lambda known: (-known.lane.priority, known.head_id))
         requests = []
-        taken = 0
+        taken: Counter[Capacity] = Counter()
         for known in ordered:
-            limit = room(known.lane.task_id) - taken
+            capacity = capacities[known.lane.task_id]
+            limit = capacity.room(known.lane.task_id) - taken[capacity]
             if limit > 0:
                 requests.append(LaneRequest(known.lane, known.low_id, limit))
-                taken += limit
+                taken[capacity] += limit
         return requests
 
     def claimed(self, requests: Sequence[LaneRequest], claims: Sequence[TaskClaim]) -> None:

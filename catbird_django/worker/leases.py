@@ -13,6 +13,7 @@ from catbird_django.engine import tasks, workers
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tasks import Delivery
 from catbird_django.statuses import SettleVerdict
+from catbird_django.worker.backoff import Backoff
 
 logger = logging.getLogger("catbird.worker")
 
@@ -50,16 +51,22 @@ class LeaseKeeper:
         self._held.difference_update(deliveries)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._lease.total_seconds() / 3):
+        regular = pause = self._lease.total_seconds() / 3
+        backoff = Backoff()
+        while not self._stopping.wait(pause):
             try:
                 self._renew()
+                # After the leases: nothing that happens to this worker's row may cost it its claims.
+                workers.renew_worker(self._worker_id, using=self._using)
+                backoff.reset()
+                pause = regular
             except DATABASE_TROUBLE as error:
-                logger.warning("cannot renew leases, trying again", extra={"error": str(error)})
+                pause = min(regular, backoff.next_pause())  # a lease outlasts few missed renewals
+                logger.warning("cannot renew leases, trying again", extra={"error": str(error), "retry_in": pause})
                 connections.close_all()
         connections.close_all()
 
     def _renew(self) -> None:
-        workers.renew_worker(self._worker_id, using=self._using)
         deliveries = sorted(self.held)  # one lock order for everyone
         if not deliveries:
             return

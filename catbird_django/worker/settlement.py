@@ -17,13 +17,14 @@ from catbird_django.engine import tasks as engine
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
 from catbird_django.engine.tasks import Delivery
 from catbird_django.statuses import SettleVerdict
+from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.outcome import Completed, Failed, Outcome, Released, failure
 
 logger = logging.getLogger("catbird.worker")
 
 MAX_BATCH = 500
-SHORTEST_PAUSE = 0.1
-LONGEST_PAUSE = 5.0  # seconds between attempts while the database does not answer
+MAX_BATCH_CHARACTERS = 8 * 1024 * 1024
+SHORTEST_PAUSE = 0.1  # seconds between attempts while the database does not answer
 
 
 class Settlement:
@@ -67,51 +68,68 @@ class Settlement:
             self._arrived.wait()
             self._arrived.clear()
             while self._outcomes:
-                batch = [self._outcomes.popleft() for _ in range(min(len(self._outcomes), MAX_BATCH))]
-                self._unsettled = len(batch)
-                self._settle_until_taken(batch)
+                batch = self._next_batch()
+                for kind in (Completed, Failed, Released):
+                    self._settle_until_taken([outcome for outcome in batch if isinstance(outcome, kind)])
                 self._unsettled = 0
                 self._settled([outcome.claim.delivery for outcome in batch])
             if self._stopping:
                 break
         connections.close_all()
 
+    def _next_batch(self) -> list[Outcome]:
+        """The outcomes that have come, as far as one call should carry; those of one kind share a transaction."""
+        batch: list[Outcome] = []
+        size = 0
+        while self._outcomes and len(batch) < MAX_BATCH and size < MAX_BATCH_CHARACTERS:
+            self._unsettled += 1  # before it leaves the queue: the backlog must never look empty too early
+            batch.append(self._outcomes.popleft())
+            size += _size_of(batch[-1])
+        return sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
+
     def _settle_until_taken(self, batch: Sequence[Outcome]) -> None:
-        """Settle a batch, however long the database is away, and whatever it refuses."""
-        parts: deque[Sequence[Outcome]] = deque([batch])
-        pause = SHORTEST_PAUSE
+        """Settle outcomes of one kind, however long the database is away, and whatever it refuses."""
+        parts: deque[Sequence[Outcome]] = deque([batch] if batch else [])
+        backoff = Backoff(shortest=SHORTEST_PAUSE)
         while parts:
             try:
                 self._settle(parts[0])
                 parts.popleft()
-                pause = SHORTEST_PAUSE
+                backoff.reset()
             except DATABASE_TROUBLE as error:
                 if blames_data(error):
                     parts.extendleft(reversed(_without_poison(parts.popleft(), error)))
                     continue
+                pause = backoff.next_pause()
                 logger.warning("cannot settle, trying again", extra={"error": str(error), "retry_in": pause})
                 connections.close_all()
                 time.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
 
     def _settle(self, batch: Sequence[Outcome]) -> None:
-        ordered = sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
-        completed = [(outcome.claim.delivery, outcome.output) for outcome in ordered if isinstance(outcome, Completed)]
-        failed = [
-            (outcome.claim.delivery, outcome.error, outcome.retry_in)
-            for outcome in ordered
-            if isinstance(outcome, Failed)
-        ]
-        released = [(outcome.claim.delivery, outcome.delay) for outcome in ordered if isinstance(outcome, Released)]
-        if completed:
-            verdicts = engine.complete_tasks(completed, notify=self._notify, using=self._using)
-            _report_stale([delivery for delivery, _ in completed], verdicts)
-        if failed:
-            verdicts = engine.fail_tasks(failed, notify=self._notify, using=self._using)
-            _report_stale([delivery for delivery, _, _ in failed], verdicts)
-        if released:
-            verdicts = engine.release_tasks(released, notify=self._notify, using=self._using)
-            _report_stale([delivery for delivery, _ in released], verdicts)
+        """Settle outcomes of one kind, in one call."""
+        deliveries = [outcome.claim.delivery for outcome in batch]
+        match batch[0]:
+            case Completed():
+                outputs = [outcome.output for outcome in batch if isinstance(outcome, Completed)]
+                completions = list(zip(deliveries, outputs, strict=True))
+                verdicts = engine.complete_tasks(completions, notify=self._notify, using=self._using)
+            case Failed():
+                failed = [outcome for outcome in batch if isinstance(outcome, Failed)]
+                failures = [(outcome.claim.delivery, outcome.error, outcome.retry_in) for outcome in failed]
+                verdicts = engine.fail_tasks(failures, notify=self._notify, using=self._using)
+            case Released():
+                delays = [outcome.delay for outcome in batch if isinstance(outcome, Released)]
+                releases = list(zip(deliveries, delays, strict=True))
+                verdicts = engine.release_tasks(releases, notify=self._notify, using=self._using)
+        _report_stale(deliveries, verdicts)
+
+
+def _size_of(outcome: Outcome) -> int:
+    match outcome:
+        case Completed(output=text) | Failed(error=text):
+            return len(text)
+        case Released():
+            return 0
 
 
 def _without_poison(batch: Sequence[Outcome], error: Exception) -> list[Sequence[Outcome]]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from django.db import connections
 
 from catbird_django.engine.tasks import TaskClaim
-from catbird_django.worker.outcome import Outcome
+from catbird_django.worker.outcome import Outcome, failure
 
 
 class ThreadRunner:
-    """Takes claims, runs each on one of its threads, and hands over the outcomes."""
+    """Takes claims, runs each on one of its threads, and gives exactly one outcome for each."""
 
     def __init__(self, slots: int, *, run: Callable[[TaskClaim], Outcome], finish: Callable[[Outcome], None]) -> None:
         self._run = run
         self._finish = finish
-        self._waiting: deque[TaskClaim] = deque()
-        # Threads sleep on the semaphore and take from the deque, which needs no lock of ours.
-        self._available = threading.Semaphore(0)
-        self._stopping = False
+        self._waiting: queue.SimpleQueue[TaskClaim | None] = queue.SimpleQueue()  # None: no more to come
         self._threads = [
             threading.Thread(target=self._work, name=f"catbird-handler-{number}", daemon=True)
             for number in range(1, slots + 1)
@@ -31,37 +28,38 @@ class ThreadRunner:
         for thread in self._threads:
             thread.start()
 
+    def is_alive(self) -> bool:
+        return all(thread.is_alive() for thread in self._threads)
+
     def submit(self, claims: Sequence[TaskClaim]) -> None:
-        self._waiting.extend(claims)
-        self._available.release(min(len(claims), len(self._threads)))
+        for claim in claims:
+            self._waiting.put(claim)
 
     def take_back(self) -> list[TaskClaim]:
         """Take back the claims that no thread has begun."""
-        taken = []
-        while self._waiting:
+        taken: list[TaskClaim] = []
+        while True:
             try:
-                taken.append(self._waiting.popleft())
-            except IndexError:  # a thread was faster
-                break
-        return taken
+                claim = self._waiting.get_nowait()
+            except queue.Empty:
+                return taken
+            if claim is not None:
+                taken.append(claim)
 
     def stop(self) -> None:
         """Let the threads end once they have nothing to do. Does not wait for them."""
-        self._stopping = True
-        self._available.release(len(self._threads))
+        for _ in self._threads:
+            self._waiting.put(None)
 
     def _work(self) -> None:
         try:
-            while not self._stopping:
-                self._available.acquire()
-                self._run_waiting()
+            while (claim := self._waiting.get()) is not None:
+                self._finish(self._outcome_of(claim))
         finally:
             connections.close_all()
 
-    def _run_waiting(self) -> None:
-        while True:
-            try:
-                claim = self._waiting.popleft()
-            except IndexError:
-                return
-            self._finish(self._run(claim))
+    def _outcome_of(self, claim: TaskClaim) -> Outcome:
+        try:
+            return self._run(claim)
+        except BaseException as error:  # noqa: BLE001 - even our own mistake must not leave a claim without an outcome
+            return failure(claim, error)

@@ -1,4 +1,4 @@
-"""LISTEN for new work, on a thread and a connection of its own; and the event that wakes the claim loop."""
+"""LISTEN for new work, on a thread and a connection of its own."""
 
 from __future__ import annotations
 
@@ -11,26 +11,37 @@ from django.db import connections
 
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.notifications import WORK, Listener
+from catbird_django.worker.backoff import Backoff
 
 logger = logging.getLogger("catbird.worker")
 
 TICK = "tick"  # the payload for whoever does the upkeep
 LOOK_EVERY = 0.5  # seconds between looks at whether to stop
-LONGEST_PAUSE = 5.0  # seconds between attempts to reconnect
 
 
 class Wakeups:
-    """Wakes the claim loop when this worker is notified."""
+    """Passes on what this worker is notified of."""
 
-    def __init__(self, worker_id: int, *, using: str, dsn: str | None, wake_tick: Callable[[], None]) -> None:
-        self._wake_tick = wake_tick
+    def __init__(
+        self,
+        worker_id: int,
+        *,
+        using: str,
+        dsn: str | None,
+        has_work: Callable[[], None],
+        is_due: Callable[[], None],
+    ) -> None:
+        self._has_work = has_work
+        self._is_due = is_due
         self._worker_id = str(worker_id)
         self._using = using
         self._dsn = dsn
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="catbird-listener", daemon=True)
-        self.event = threading.Event()
-        self.is_listening = False
+        self._is_listening = False
+
+    def is_listening(self) -> bool:
+        return self._is_listening
 
     def start(self) -> None:
         self._thread.start()
@@ -42,26 +53,25 @@ class Wakeups:
             self._thread.join(timeout=2 * LOOK_EVERY)
 
     def _run(self) -> None:
-        delay = 0.1
+        backoff = Backoff()
         while not self._stopping.is_set():
             try:
                 with Listener([WORK], using=self._using, dsn=self._dsn) as listener:
-                    delay = 0.1
+                    backoff.reset()
                     self._listen(listener)
             except (psycopg.Error, *DATABASE_TROUBLE) as error:
-                logger.warning("cannot listen, polling instead", extra={"error": str(error), "retry_in": delay})
+                logger.warning("cannot listen, polling instead", extra={"error": str(error)})
             finally:
-                self.is_listening = False
+                self._is_listening = False
                 connections.close_all()
-            self._stopping.wait(delay)
-            delay = min(delay * 2, LONGEST_PAUSE)
+            self._stopping.wait(backoff.next_pause())
 
     def _listen(self, listener: Listener) -> None:
-        self.is_listening = True
-        self.event.set()  # what was queued before we listened
+        self._is_listening = True
+        self._has_work()  # what was queued before we listened
         while not self._stopping.is_set():
             for payload in listener.payloads(timeout=LOOK_EVERY):
                 if payload == TICK:
-                    self._wake_tick()
+                    self._is_due()
                 elif not payload or self._worker_id in payload.split(","):
-                    self.event.set()
+                    self._has_work()

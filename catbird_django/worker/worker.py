@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.errors import DefinitionError, UnknownName
-from catbird_django.worker.capacity import Capacity
+from catbird_django.worker.bell import Bell
+from catbird_django.worker.capacity import Capacities, Capacity
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
 from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.executor import Executor
@@ -59,7 +60,7 @@ class Worker:
         self._options = options
         self._settings = settings
         self._using = settings.database
-        self._stop = threading.Event()
+        self._stop: queue.SimpleQueue[None] = queue.SimpleQueue()
         definitions = _runnable(registry, options.tasks)
         require_current_schema(using=self._using)
         self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
@@ -69,28 +70,46 @@ class Worker:
     def _build(self) -> None:
         options, settings = self._options, self._settings
         executor = Executor(self._handlers, max_payload=settings.max_payload)
-        self._capacity = Capacity(options.concurrency, prefetch=settings.prefetch)
+        self._bell = Bell()
         self._leases = LeaseKeeper(self.id, lease=settings.lease, using=self._using)
         self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._settled)
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
+        self._capacities = self._build_capacities()
         self._ticker = Ticker(
             self.id, interval=settings.sweep_interval, using=self._using, wake_workers=self._wake_workers
         )
-        self._wakeups = Wakeups(self.id, using=self._using, dsn=settings.listen_dsn, wake_tick=self._ticker.wake)
         self._claim_loop = ClaimLoop(
-            calls=Calls(
-                find_lanes=partial(engine.find_task_lanes, list(self._handlers), options.queues, using=self._using),
-                claim=partial(engine.claim_tasks, worker_id=self.id, lease=settings.lease, using=self._using),
-                announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
-                hand_over=self._hand_over,
-                may_claim=self._may_claim,
-                idle=self._stop_if_idle,
-            ),
-            capacity=self._capacity,
-            wakeups=self._wakeups,
+            calls=self._build_calls(),
+            capacities=self._capacities,
+            bell=self._bell,
             poll_interval=settings.poll_interval,
             idle_poll_interval=settings.idle_poll_interval,
+        )
+        self._wakeups = Wakeups(
+            self.id,
+            using=self._using,
+            dsn=settings.listen_dsn,
+            has_work=self._claim_loop.notified,
+            is_due=self._ticker.wake,
+        )
+
+    def _build_capacities(self) -> Capacities:
+        on_threads = Capacity(self._options.concurrency, prefetch=self._settings.prefetch)
+        on_loop = Capacity(self._options.concurrency, prefetch=self._settings.prefetch)
+        handlers = self._handlers.values()
+        return Capacities({handler.task_id: on_loop if handler.is_async else on_threads for handler in handlers})
+
+    def _build_calls(self) -> Calls:
+        return Calls(
+            find_lanes=partial(engine.find_task_lanes, list(self._handlers), self._options.queues, using=self._using),
+            claim=partial(engine.claim_tasks, worker_id=self.id, lease=self._settings.lease, using=self._using),
+            announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
+            hand_over=self._hand_over,
+            has_settled_enough=self._has_settled_enough,
+            is_listening=lambda: self._wakeups.is_listening(),
+            is_idle=self._is_idle,
+            stop_if_asked_to=self._stop_if_asked_to,
         )
 
     @property
@@ -102,15 +121,25 @@ class Worker:
         """Work until `stop()` is called, then stop in order; False if handlers had to be left behind."""
         self._start()
         try:
-            while not self._stop.wait(LOOK_AFTER_PARTS_EVERY):
+            while not self._is_told_to_stop(within=LOOK_AFTER_PARTS_EVERY):
                 self._refuse_dead_parts()
         finally:
             finished = self._shut_down()
         return finished
 
     def stop(self) -> None:
-        """Ask the worker to stop: claim no more, finish what runs within the grace, give back the rest."""
-        self._stop.set()
+        """Ask the worker to stop: claim no more, finish what runs within the grace, give back the rest.
+
+        May be called from a signal handler: unlike an Event, this queue can be used while it is being used.
+        """
+        self._stop.put(None)
+
+    def _is_told_to_stop(self, *, within: float) -> bool:
+        try:
+            self._stop.get(timeout=within)
+        except queue.Empty:
+            return False
+        return True
 
     def _start(self) -> None:
         logger.info("worker started", extra={"worker_id": self.id, "tasks": self.task_names})
@@ -126,48 +155,51 @@ class Worker:
 
     def _refuse_dead_parts(self) -> None:
         """Rather no worker than one that looks alive and does nothing: whoever keeps processes alive starts another."""
-        for part in (self._claim_loop, self._settlement, self._leases, self._ticker):
+        parts = (self._claim_loop, self._settlement, self._leases, self._ticker, self._threads, self._event_loop)
+        for part in parts:
             if not part.is_alive():
                 raise RuntimeError(f"{type(part).__name__} has died; see the log for why")
 
     def _hand_over(self, claims: Sequence[TaskClaim]) -> None:
         """Give claims to whoever runs them."""
         self._leases.hold([claim.delivery for claim in claims])
-        self._capacity.take(claim.task_id for claim in claims)
         on_threads = [claim for claim in claims if not self._handlers[claim.task_id].is_async]
         on_loop = [claim for claim in claims if self._handlers[claim.task_id].is_async]
-        if on_threads:
-            self._threads.submit(on_threads)
-        if on_loop:
-            self._event_loop.submit(on_loop)
+        for share, runner in ((on_threads, self._threads), (on_loop, self._event_loop)):
+            if share:
+                self._capacities[share[0].task_id].take(len(share))
+                runner.submit(share)
 
     def _finish(self, outcome: Outcome) -> None:
         """Take the outcome of a claim from whoever ran it."""
         self._settlement.add(outcome)
-        self._capacity.give_back(outcome.claim.task_id, finished=True)
-        self._claim_if_room()
+        capacity = self._capacities[outcome.claim.task_id]
+        capacity.give_back(outcome.claim.task_id, finished=True)
+        if capacity.is_low():
+            self._bell.ring()
 
     def _settled(self, deliveries: Sequence[Delivery]) -> None:
         """Let go of what the database has taken; perhaps only that kept us from claiming."""
         self._leases.let_go(deliveries)
-        self._claim_if_room()
+        if self._has_settled_enough():
+            self._bell.ring()
 
-    def _claim_if_room(self) -> None:
-        if not self._wakeups.event.is_set() and self._capacity.is_low() and self._may_claim():
-            self._wakeups.event.set()
-
-    def _may_claim(self) -> bool:
+    def _has_settled_enough(self) -> bool:
         """Back-pressure: what is finished and not yet settled would be run again after a crash."""
         return self._settlement.backlog <= self._settings.prefetch
 
     def _wake_workers(self, queues: Sequence[str]) -> None:
         """Work of these queues has become due: wake this worker, and whoever else sleeps."""
-        self._wakeups.event.set()
+        self._bell.ring()
         if self._settings.notify:
             workers.wake_workers(queues, using=self._using)
 
-    def _stop_if_idle(self) -> None:
-        if self._options.until_idle and not self._capacity.in_flight and not self._settlement.backlog:
+    def _is_idle(self) -> bool:
+        return not self._capacities.in_flight and not self._settlement.backlog
+
+    def _stop_if_asked_to(self) -> None:
+        """There was nothing to do, neither here nor in the database."""
+        if self._options.until_idle:
             self.stop()
 
     def _shut_down(self) -> bool:
@@ -176,18 +208,19 @@ class Worker:
         self._claim_loop.stop()
         self._ticker.stop()
         for claim in self._threads.take_back() + self._event_loop.take_back():
-            self._capacity.give_back(claim.task_id, finished=False)
+            self._capacities[claim.task_id].give_back(claim.task_id, finished=False)
             self._settlement.add(Released(claim))
-        while self._capacity.in_flight and time.monotonic() < deadline:
+        while self._capacities.in_flight and time.monotonic() < deadline:
             time.sleep(0.02)
-        left_behind = self._capacity.in_flight
+        left_behind = self._capacities.in_flight
         self._threads.stop()
         self._event_loop.stop()
-        settled = self._settlement.stop(timeout=max(2.0, deadline - time.monotonic()))
+        is_settled = self._settlement.stop(timeout=max(2.0, deadline - time.monotonic()))
         self._leases.stop()
         self._wakeups.stop()
-        self._say_goodbye(left_behind)
-        return settled and not left_behind
+        if is_settled:
+            self._say_goodbye(left_behind)
+        return is_settled and not left_behind
 
     def _say_goodbye(self, left_behind: int) -> None:
         """Give back what handlers still hold, and mark this worker as stopped, if the database is there."""

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 
@@ -149,3 +150,71 @@ def test_the_bodies_of_all_functions_are_sound() -> None:
 def test_no_migration_is_pending() -> None:
     """R2."""
     call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+
+def listed(function: str) -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {function}()")
+        return {name.strip() for name in cursor.fetchone()[0].split(",")}
+
+
+@pytest.mark.django_db
+def test_grants_name_every_function_and_table_and_nothing_else() -> None:
+    """R3: an application may have functions and tables of its own whose names begin with cb_."""
+    granting = set(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)", (PRESENT / "grants.sql").read_text()))
+
+    assert listed("_cb_worker_functions") == in_files() - granting
+    assert listed("_cb_producer_functions") == SECURITY_DEFINER
+    assert listed("_cb_tables") == {model._meta.db_table for model in apps.get_app_config("catbird").get_models()}
+
+
+PAYLOAD = {"input", "output", "error", "headers", "input_schema", "output_schema", "delivery_token"}
+
+
+@pytest.mark.django_db
+def test_viewers_see_every_column_that_holds_no_payload() -> None:
+    """R3: a new column is hidden until somebody has thought about it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT _cb_viewer_grants('somebody')")
+        statements = cursor.fetchone()[0].split(";")
+    visible = {}
+    for statement in statements:
+        columns, table = re.search(r"SELECT \((.*?)\) ON (\w+)", statement, re.DOTALL).groups()
+        visible[table] = {column.strip() for column in columns.split(",")}
+
+    for model in apps.get_app_config("catbird").get_models():
+        columns = {field.column for field in model._meta.fields}
+        assert columns - visible[model._meta.db_table] <= PAYLOAD
+        assert visible[model._meta.db_table] <= columns - PAYLOAD
+
+
+def test_functions_with_the_owners_rights_call_no_built_in_that_could_be_overlaid() -> None:
+    """An exact signature in our schema beats a polymorphic one in pg_catalog, unless that is spelled out."""
+    text = "\n".join(path.read_text() for path in PRESENT.glob("*.sql"))
+    bodies = re.findall(r"FUNCTION (\w+)\([^;]*?\$\$(.*?)\$\$", text, re.DOTALL)
+    guarded = {name: body for name, body in bodies if name in SECURITY_DEFINER | {"_cb_notify_sleepers"}}
+
+    assert set(guarded) == SECURITY_DEFINER | {"_cb_notify_sleepers"}
+    for name, body in guarded.items():
+        polymorphic = (
+            r"(?<![.\w])(unnest|array_agg|array_position|array_to_string|cardinality|array_length|coalesce\b(?!\())\("
+        )
+        assert not re.search(polymorphic, body), name
+
+
+@pytest.mark.django_db
+def test_tables_are_static_managed_and_ours() -> None:
+    """R2: one model per table, never one table per queue or flow."""
+    for model in apps.get_app_config("catbird").get_models():
+        assert model._meta.managed
+        assert model._meta.db_table.startswith("cb_")
+        assert model._meta.default_permissions == ("view",)
+
+
+@pytest.mark.django_db
+def test_no_extension_is_used() -> None:
+    """R1: PostgreSQL 15 to 18, and nothing else."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extname FROM pg_extension")
+        assert cursor.fetchall() == [("plpgsql",)]
+    assert 15 <= connection.pg_version // 10_000 <= 18

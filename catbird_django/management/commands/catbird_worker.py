@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import queue
 import signal
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 
 from catbird_django.conf import get_settings
+from catbird_django.definitions.names import NAME
 from catbird_django.definitions.registry import registry
 from catbird_django.discovery import broken_modules
 from catbird_django.errors import CatbirdError
@@ -29,7 +35,7 @@ class Command(BaseCommand):
             "--concurrency",
             type=int,
             metavar="N",
-            help='handlers to run at the same time (default: CATBIRD["CONCURRENCY"])',
+            help='sync handlers, and async ones, to run at the same time (default: CATBIRD["CONCURRENCY"])',
         )
         parser.add_argument("--queues", nargs="+", metavar="QUEUE", help="only work from these queues (default: all)")
         parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only run these tasks (default: all)")
@@ -37,15 +43,17 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         worker = self._build(options)
-        with _signals_stop(worker):
+        grace = get_settings().shutdown_grace.total_seconds()
+        with _signals_stop(worker, dead_after=grace + 5) as stopped_by_signal:
             self.stdout.write(f"catbird worker {worker.id} runs {_listed(worker.task_names)}. Ctrl-C stops it.")
             self.stdout.flush()
             finished = worker.run()
-        self.stdout.write("catbird worker stopped.")
-        if not finished:
-            # Handlers that outlived the grace sit on threads that nothing can end but the process.
-            self.stdout.flush()
-            os._exit(0)
+            self.stdout.write("catbird worker stopped.")
+            if stopped_by_signal() or not finished:
+                # Threads that handlers have left behind would keep the process alive; nothing of ours is left to do.
+                logging.shutdown()
+                self.stdout.flush()
+                os._exit(0)
 
     def _build(self, options: dict[str, Any]) -> Worker:
         settings = get_settings()
@@ -54,6 +62,9 @@ class Command(BaseCommand):
             raise CommandError("--concurrency must be at least 1")
         if broken_modules:
             raise CommandError("; ".join(f"{module.name}: {module.error}" for module in broken_modules))
+        for name in options["queues"] or ():
+            if not NAME.fullmatch(name):
+                raise CommandError(f"--queues: {name!r} is not a name (lower-case letters, digits and _, at most 64)")
         try:
             return Worker(
                 WorkerOptions(
@@ -67,6 +78,8 @@ class Command(BaseCommand):
             )
         except CatbirdError as error:
             raise CommandError(str(error)) from error
+        except DatabaseError as error:
+            raise CommandError(f"the database does not answer: {str(error).strip()}") from error
 
 
 def _listed(names: list[str]) -> str:
@@ -77,20 +90,26 @@ def _listed(names: list[str]) -> str:
 
 
 @contextmanager
-def _signals_stop(worker: Worker) -> Iterator[None]:
-    """The first SIGTERM or SIGINT asks the worker to stop, the second ends the process."""
-    asked = False
+def _signals_stop(worker: Worker, *, dead_after: float) -> Iterator[Callable[[], bool]]:
+    """The first SIGTERM or SIGINT asks the worker to stop, the second ends the process; so does time (W4)."""
+    asked: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def stop_then_die(number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        if not asked.empty():
             os._exit(128 + number)
-        asked = True
+        asked.put(None)
         worker.stop()
+        threading.Thread(target=_exit_after, args=[dead_after], daemon=True).start()
 
     before = {number: signal.signal(number, stop_then_die) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield lambda: not asked.empty()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _exit_after(seconds: float) -> None:
+    """End the process, whatever it waits for: a database that is gone, or a thread that does not end."""
+    time.sleep(seconds)
+    os._exit(0)

@@ -10,7 +10,7 @@ import pytest
 
 from catbird_django import DefinitionError, Task, TaskContext, task
 from catbird_django.definitions.registry import Registry, registry
-from catbird_django.definitions.task import define_task
+from catbird_django.definitions.task import UNSTATED, define_task
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -80,7 +80,7 @@ async def asynchronous(input: int) -> None: ...
     ],
 )
 def test_the_parameters_say_what_is_passed(handler: Any, expected: tuple[bool, bool, bool]) -> None:
-    signature = define_task(name=None, handler=handler, types=None, options={}).signature
+    signature = define_task(name=None, handler=handler, types=(UNSTATED, UNSTATED), options={}).signature
 
     assert (signature.takes_input, signature.takes_context, signature.is_async) == expected
 
@@ -142,7 +142,9 @@ def test_the_fingerprint_follows_what_is_stored() -> None:
     """F21."""
 
     def fingerprint(handler: Any, queue: str = "default") -> str:
-        return define_task(name="mail", handler=handler, types=None, options={"queue": queue}).fingerprint
+        return define_task(
+            name="mail", handler=handler, types=(UNSTATED, UNSTATED), options={"queue": queue}
+        ).fingerprint
 
     assert fingerprint(one) == fingerprint(one)
     assert len({fingerprint(one), fingerprint(two), fingerprint(nothing), fingerprint(one, "mail")}) == 4

@@ -1,12 +1,12 @@
 """W2: no more than free slots plus a small, measured prefetch."""
 
 from catbird_django.worker import capacity
-from catbird_django.worker.capacity import Capacity, Meter
+from catbird_django.worker.capacity import Capacities, Capacity, Meter
 
 
 def finish(held: Capacity, task_id: int, count: int) -> None:
     for _ in range(count):
-        held.take([task_id])
+        held.take(1)
         held.give_back(task_id, finished=True)
 
 
@@ -14,9 +14,9 @@ def test_nothing_is_prefetched_until_something_was_finished() -> None:
     held = Capacity(4, prefetch=200)
 
     assert held.room(1) == 4
-    held.take([1, 1, 1])
+    held.take(3)
     assert held.room(1) == 1
-    held.take([1])
+    held.take(1)
     assert held.room(1) == 0
 
 
@@ -38,7 +38,7 @@ def test_the_prefetch_is_bounded() -> None:
 def test_what_waits_counts_against_the_prefetch() -> None:
     held = Capacity(4, prefetch=200)
     finish(held, task_id=1, count=30)
-    held.take([1] * 20)
+    held.take(20)
 
     assert held.room(1) == 14
     assert held.room(2) == 0
@@ -46,7 +46,7 @@ def test_what_waits_counts_against_the_prefetch() -> None:
 
 def test_what_was_taken_back_is_not_counted_as_finished() -> None:
     held = Capacity(2, prefetch=200)
-    held.take([1])
+    held.take(1)
     held.give_back(1, finished=False)
 
     assert held.room(1) == 2
@@ -55,7 +55,7 @@ def test_what_was_taken_back_is_not_counted_as_finished() -> None:
 def test_a_free_slot_is_always_worth_a_claim() -> None:
     """Also while nine of ten slots are busy for an hour."""
     held = Capacity(10, prefetch=200)
-    held.take([1] * 10)
+    held.take(10)
     assert not held.is_low()
 
     held.give_back(1, finished=False)
@@ -65,7 +65,7 @@ def test_a_free_slot_is_always_worth_a_claim() -> None:
 def test_with_a_prefetch_it_is_time_when_half_of_it_is_left() -> None:
     held = Capacity(10, prefetch=100)
     finish(held, task_id=1, count=100)
-    held.take([1] * 100)
+    held.take(100)
     assert not held.is_low()
 
     for _ in range(45):
@@ -80,3 +80,16 @@ def test_the_meter_forgets_after_its_window() -> None:
 
     assert meter.count(100.0 + capacity.WINDOW / 2) == 5
     assert meter.count(100.0 + capacity.WINDOW * 1.1) == 0
+
+
+def test_sync_and_async_handlers_do_not_take_each_others_slots() -> None:
+    on_threads, on_loop = Capacity(1, prefetch=10), Capacity(1, prefetch=10)
+    capacities = Capacities({1: on_threads, 2: on_loop, 3: on_loop})
+    capacities[1].take(1)
+
+    assert (capacities[1].room(1), capacities[2].room(2)) == (0, 1)
+    assert capacities.is_low()
+    assert capacities.in_flight == 1
+
+    capacities[3].take(1)
+    assert not capacities.is_low()

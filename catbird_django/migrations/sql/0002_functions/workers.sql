@@ -23,58 +23,83 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
     RETURNING id
 $$;
 
--- Say that this worker is alive. False when its row is gone.
+-- Say that this worker is alive. False when its row is gone, or held by somebody just now: nobody may keep a worker from
+-- its work by a lock on its row, so the functions of this file wait for none.
 CREATE OR REPLACE FUNCTION cb_renew_worker(p_worker_id bigint)
 RETURNS boolean
-LANGUAGE sql SET search_path FROM CURRENT AS $$
-    WITH renewed AS (
-        UPDATE cb_workers SET seen_at = _cb_now(), stopped_at = NULL WHERE id = p_worker_id RETURNING id
-    )
-    SELECT EXISTS (SELECT FROM renewed)
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE cb_workers
+    SET seen_at = _cb_now(), stopped_at = NULL
+    WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
+END;
 $$;
 
 -- Say that this worker has stopped, and let another do the upkeep it did. Saying it again changes nothing.
 CREATE OR REPLACE FUNCTION cb_stop_worker(p_worker_id bigint)
 RETURNS void
-LANGUAGE sql SET search_path FROM CURRENT AS $$
-    DELETE FROM cb_leases WHERE worker_id = p_worker_id;
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    DELETE FROM cb_leases
+    WHERE id IN (SELECT id FROM cb_leases WHERE worker_id = p_worker_id ORDER BY id FOR UPDATE SKIP LOCKED);
     UPDATE cb_workers
     SET stopped_at = _cb_now(), seen_at = _cb_now(), sleeping_since = NULL
-    WHERE id = p_worker_id AND stopped_at IS NULL
+    WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED) AND stopped_at IS NULL;
+END;
 $$;
 
--- Announce that this worker is about to sleep until it is notified. It must look for work once more afterwards.
+-- Announce that this worker is about to sleep until it is notified. It must look for work once more afterwards. False
+-- when the announcement could not be made: then it must poll.
 CREATE OR REPLACE FUNCTION cb_announce_sleep(p_worker_id bigint)
-RETURNS void
-LANGUAGE sql SET search_path FROM CURRENT AS $$
-    UPDATE cb_workers SET sleeping_since = _cb_now(), seen_at = _cb_now() WHERE id = p_worker_id
+RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE cb_workers
+    SET sleeping_since = _cb_now(), seen_at = _cb_now()
+    WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
+END;
 $$;
 
--- Wake the workers that sleep and serve any of these queues, with one notification. Returns how many were asleep.
--- Never waits for a lock.
+-- Wake the workers that sleep and serve any of these queues, with one notification. Returns how many were asleep. Each is
+-- woken once: it announces again when it goes back to sleep. For a transaction of its own, after the work is committed:
+-- inside a longer one it would keep the rows of those workers locked. Waits for no lock.
 CREATE OR REPLACE FUNCTION cb_wake_workers(p_queues text[])
 RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    v_asleep bigint[];
+    v_asleep bigint[] := _cb_notify_sleepers(p_queues);
 BEGIN
-    SELECT array_agg(worker.id ORDER BY worker.id)
-    INTO v_asleep
-    FROM cb_workers AS worker
-    WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ?| p_queues);
-
-    IF v_asleep IS NULL THEN
-        RETURN 0;
-    END IF;
-
     -- So that the next producer need not notify them again. A row that is locked is left as it is: at worst its worker
     -- is notified twice.
     UPDATE cb_workers
     SET sleeping_since = NULL
     WHERE id = ANY (ARRAY(SELECT id FROM cb_workers WHERE id = ANY (v_asleep) ORDER BY id FOR UPDATE SKIP LOCKED));
-
-    PERFORM pg_notify('cb_work', CASE WHEN cardinality(v_asleep) < 300 THEN array_to_string(v_asleep, ',') ELSE '' END);
-    RETURN cardinality(v_asleep);
+    RETURN pg_catalog.cardinality(v_asleep);
 END;
 $$;
 REVOKE ALL ON FUNCTION cb_wake_workers(text[]) FROM PUBLIC;
+
+-- Notify the workers that sleep and serve any of these queues; return their ids. Writes nothing.
+CREATE OR REPLACE FUNCTION _cb_notify_sleepers(p_queues text[])
+RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_asleep bigint[] := ARRAY(
+        SELECT worker.id
+        FROM cb_workers AS worker
+        WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ?| p_queues)
+        ORDER BY worker.id
+    );
+BEGIN
+    IF v_asleep <> '{}' THEN
+        -- Ids, or nothing when they do not fit: then everybody looks.
+        PERFORM pg_notify(
+            'cb_work',
+            CASE WHEN pg_catalog.cardinality(v_asleep) < 300 THEN pg_catalog.array_to_string(v_asleep, ',') ELSE '' END
+        );
+    END IF;
+    RETURN v_asleep;
+END;
+$$;
