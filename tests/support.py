@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -10,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-from django.db import connection
+from django.db import connection, connections
 
 from catbird_django.conf import get_settings
 from catbird_django.definitions.registry import registry
@@ -75,3 +77,26 @@ def work_off(*names: str, concurrency: int = 4, queues: Sequence[str] | None = N
     worker = Worker(options, replace(get_settings(), **settings), registry)
     worker.run()
     return worker
+
+
+@contextmanager
+def working(*names: str, concurrency: int = 1, **settings: Any) -> Iterator[Worker]:
+    """A real worker on threads of this process, stopped at the end of the block."""
+    options = WorkerOptions(concurrency=concurrency, tasks=names)
+    worker = Worker(options, replace(get_settings(), **settings), registry)
+    thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], Any], *, seconds: float = 15) -> None:
+    """Wait for something that other threads or processes do."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

@@ -124,8 +124,9 @@ class TaskHandle(Generic[O]):
         hint, loop = asyncio.Event(), asyncio.get_running_loop()
         with watch_task_run(self.id, lambda: loop.call_soon_threadsafe(hint.set), using=self._using):
             while (state := await sync_to_async(self._read)()).status not in TERMINAL_STATUSES:
+                pause = deadline.next_pause(self.id, state.status)  # raises a TimeoutError of its own
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(hint.wait(), deadline.next_pause(self.id, state.status))
+                    await asyncio.wait_for(hint.wait(), pause)
                 hint.clear()
         return state
 

@@ -5,6 +5,7 @@ Only a hint: whoever waits also looks by itself, so a dead listener costs time a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import defaultdict
@@ -79,7 +80,8 @@ class Watch:
             concerned = self._waiting.keys() if run_ids is None else run_ids & self._waiting.keys()
             woken = [wake for run_id in concerned for wake in self._waiting[run_id]]
         for wake in woken:
-            wake()
+            with contextlib.suppress(RuntimeError):  # the event loop of the one who waited is closed
+                wake()
 
 
 def _run_ids_in(payload: str) -> set[int] | None:

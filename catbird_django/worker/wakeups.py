@@ -16,7 +16,7 @@ from catbird_django.worker.backoff import Backoff
 logger = logging.getLogger("catbird.worker")
 
 TICK = "tick"  # the payload for whoever does the upkeep
-LOOK_EVERY = 0.5  # seconds between looks at whether to stop
+LOOK_EVERY = 0.2  # seconds between looks at whether to stop
 
 
 class Wakeups:

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from catbird_django import InvalidOption, Retry, Snooze, TaskContext, TaskFailed, task
 from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
-from tests.support import work_off
+from tests.support import work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +44,6 @@ def test_a_task_that_fails_twice_succeeds_at_the_third_attempt() -> None:
 
 def test_a_retry_comes_by_itself_when_its_time_has_come() -> None:
     """W6: the tick sleeps until the next due time it knows, and a new earlier one wakes it."""
-    from tests.integration.test_worker_trouble import running_worker
 
     @task(max_retries=2, backoff=(0.05, 0.1))
     def flaky(input: None, ctx: TaskContext) -> int:
@@ -52,18 +51,16 @@ def test_a_retry_comes_by_itself_when_its_time_has_come() -> None:
             raise ConnectionError
         return ctx.attempt
 
-    with running_worker("flaky", sweep_interval=timedelta(seconds=60)):
+    with working("flaky", sweep_interval=timedelta(seconds=60)):
         assert flaky.run().wait(timeout=10) == 3
 
 
 def test_a_delayed_run_comes_by_itself_too() -> None:
-    from tests.integration.test_worker_trouble import running_worker
-
     @task
     def later() -> str:
         return "now"
 
-    with running_worker("later", sweep_interval=timedelta(seconds=60)):
+    with working("later", sweep_interval=timedelta(seconds=60)):
         handle = later.run(delay=0.2)
         assert handle.status() is TaskStatus.QUEUED
         assert handle.wait(timeout=10) == "now"

@@ -17,6 +17,7 @@ from catbird_django import TaskHandle, run_task
 from catbird_django.models import TaskRun, Worker
 from catbird_django.statuses import TaskStatus
 from project.demo.tasks import brew, greet, render_report
+from tests.support import until
 
 ROOT = Path(__file__).parents[2]
 REPORT = {"title": "Sales", "pages": 5}  # half a second
@@ -52,14 +53,6 @@ def _tasks_of_the_demo(_only_the_tasks_of_the_test: None) -> None:
 
     for demo_task in (greet, brew, render_report):
         registry.add(demo_task.definition)
-
-
-def until(condition: Callable[[], Any], *, seconds: float = 15) -> None:
-    """Wait for something that other processes do."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def is_started(handle: TaskHandle[Any]) -> bool:

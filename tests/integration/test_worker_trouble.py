@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connection
 
 from catbird_django import task
 from catbird_django.engine import tasks as engine
@@ -17,8 +17,7 @@ from catbird_django.models import TaskRun
 from catbird_django.worker import settlement
 from catbird_django.worker.outcome import Completed, Outcome
 from catbird_django.worker.settlement import Settlement
-from catbird_django.worker.worker import Worker
-from tests.support import USING, claim, queue_runs, register, register_worker, work_off
+from tests.support import USING, claim, queue_runs, register, register_worker, work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -92,26 +91,6 @@ def execute(statement: str) -> None:
         cursor.execute(statement)
 
 
-@contextmanager
-def running_worker(name: str, **settings: Any) -> Iterator[Worker]:
-    """A worker on threads of this process, stopped at the end of the block."""
-    from dataclasses import replace
-
-    from catbird_django.conf import get_settings
-    from catbird_django.definitions.registry import registry
-    from catbird_django.worker.worker import WorkerOptions
-
-    worker = Worker(WorkerOptions(concurrency=1, tasks=[name]), replace(get_settings(), **settings), registry)
-    thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
-    thread.start()
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        thread.join(timeout=20)
-        assert not thread.is_alive()
-
-
 def test_a_worker_outlives_a_moment_without_its_functions() -> None:
     """As while a migration replaces them."""
 
@@ -119,7 +98,7 @@ def test_a_worker_outlives_a_moment_without_its_functions() -> None:
     def mail() -> str:
         return "sent"
 
-    with running_worker("mail"):
+    with working("mail"):
         assert mail.run().wait(timeout=10) == "sent"
         execute("ALTER FUNCTION cb_find_task_lanes RENAME TO cb_elsewhere")
         handle = mail.run()
@@ -137,7 +116,7 @@ def test_a_worker_outlives_the_end_of_all_its_connections() -> None:
     def mail() -> str:
         return "sent"
 
-    with running_worker("mail"):
+    with working("mail"):
         assert mail.run().wait(timeout=10) == "sent"
         execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -163,11 +142,10 @@ def test_a_worker_whose_part_has_died_does_not_pretend_to_live(monkeypatch: pyte
 
 def test_a_worker_works_without_notifications() -> None:
     """R9: polling alone is correct."""
-    from datetime import timedelta
 
     @task
     def mail() -> str:
         return "sent"
 
-    with running_worker("mail", notify=False, poll_interval=timedelta(seconds=0.05)):
+    with working("mail", notify=False, poll_interval=timedelta(seconds=0.05)):
         assert mail.run().wait(timeout=10) == "sent"
