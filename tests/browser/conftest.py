@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-with suppress(ImportError):  # the `browser` fixture then skips
-    from playwright.sync_api import expect as expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -41,7 +37,8 @@ def browser() -> Iterator[Browser]:
     executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium: install the package `chromium` of your system to run the browser tests")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    from playwright import sync_api as playwright
+
     # Playwright's sync API runs an event loop in this thread, and Django would refuse to query inside one.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     try:

@@ -10,11 +10,14 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catbird_django.models import Task, TaskRun
-from tests.browser.conftest import SCREENSHOTS, expect
+from tests.browser.conftest import SCREENSHOTS
 from tests.factories import TaskFactory, TaskRunFactory, WorkerFactory
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
+
+# Set-up installs it only where there is a Chromium to drive.
+expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLE = CHECKOUT / "examples" / "first_task"
-APPS = ("pages", "accounts")
+APPS = ("pages", "accounts", "shop")
 
 
 @pytest.fixture
@@ -142,3 +142,21 @@ def run_manage(*arguments: str, **environment: str) -> str:
     )
     assert finished.returncode == 0, f"{arguments}:\n{finished.stdout}{finished.stderr}"
     return finished.stdout
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_charge_is_put_off_tried_again_or_given_up(example: Any, work_until_idle: Any):
+    tasks, bank = example("shop.tasks"), example("shop.bank")
+    bank.MOODS.update(
+        {1: [bank.BankClosed()], 2: [bank.BankRefused()], 3: [bank.CardUnknown()], 4: [ValueError("odd")]}
+    )
+    closed, refused, unknown, odd, fine = (tasks.charge.run(order) for order in (1, 2, 3, 4, 5))
+
+    work_until_idle()
+
+    runs = {run.pk: run for run in TaskRun.objects.all()}
+    assert (runs[closed.id].status, runs[closed.id].failure_count) == ("queued", 0)
+    assert (runs[refused.id].status, runs[refused.id].failure_count) == ("queued", 1)
+    assert (runs[unknown.id].status, runs[unknown.id].error["type"]) == ("failed", "CardUnknown")
+    assert (runs[odd.id].status, runs[odd.id].failure_count) == ("queued", 1)
+    assert fine.wait(timeout=10) == "order 5 charged at attempt 1"

@@ -1,0 +1,15 @@
+from datetime import timedelta
+
+from catbird_django import Retry, Snooze, TaskContext, task
+from shop.bank import BankClosed, BankRefused, CardUnknown, charge_card
+
+
+@task(max_retries=5, backoff=(1, 600), no_retry_on=CardUnknown)
+def charge(input: int, ctx: TaskContext) -> str:
+    """Charge an order."""
+    try:
+        return charge_card(order_id=input, attempt=ctx.attempt)
+    except BankClosed as closed:
+        raise Snooze(closed.opens_in) from closed
+    except BankRefused as refused:
+        raise Retry("the bank asks for patience", after=timedelta(minutes=5)) from refused
