@@ -30,6 +30,7 @@ class RunVerdict(StrEnum):
     """What `cb_run_tasks` says of each input."""
 
     QUEUED = "queued"
+    DUPLICATE = "duplicate"
     UNKNOWN = "unknown"
 
 

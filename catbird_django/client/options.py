@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from catbird_django.codec import encode_any
 from catbird_django.conf import get_settings
@@ -12,6 +12,7 @@ from catbird_django.definitions.names import NAME
 from catbird_django.errors import InvalidOption
 
 LONGEST_DELAY = timedelta(days=3660)
+LONGEST_KEY = 512  # bytes of UTF-8: it must fit into an index
 
 
 class RunOptions(TypedDict, total=False):
@@ -23,6 +24,10 @@ class RunOptions(TypedDict, total=False):
     """-100 to 100, higher first; by default 0."""
     headers: dict[str, Any]
     """Anything that should travel with the run; the handler finds it in `ctx.headers`."""
+    concurrency_key: str
+    """At most one live run of the task has this key; while there is one, the call returns its handle."""
+    idempotency_key: str
+    """At most one run of the task has this key, unless it failed, was canceled or expired; likewise."""
     delay: float | timedelta
     """Not to be run before this much time, in seconds or as timedelta, has passed."""
     run_at: datetime
@@ -38,6 +43,8 @@ class CheckedOptions:
     queue: str | None
     priority: int
     headers: str | None
+    concurrency_key: str | None
+    idempotency_key: str | None
     delay: timedelta | None
     run_at: datetime | None
     using: str
@@ -58,6 +65,8 @@ def check_options(options: RunOptions) -> CheckedOptions:
         queue=_checked_queue(options.get("queue")),
         priority=_checked_priority(options.get("priority", 0)),
         headers=_encoded_headers(options.get("headers"), settings.max_payload),
+        concurrency_key=_checked_key("concurrency_key", options),
+        idempotency_key=_checked_key("idempotency_key", options),
         delay=_checked_delay(options.get("delay"), options.get("run_at")),
         run_at=_checked_time("run_at", options.get("run_at")),
         using=options.get("using") or settings.database,
@@ -74,6 +83,17 @@ def _checked_priority(priority: object) -> int:
     if not isinstance(priority, int) or isinstance(priority, bool) or not -100 <= priority <= 100:
         raise InvalidOption(f"priority: must be a whole number between -100 and 100, not {priority!r}")
     return priority
+
+
+def _checked_key(option: Literal["concurrency_key", "idempotency_key"], options: RunOptions) -> str | None:
+    key = options.get(option)
+    if key is None:
+        return None
+    if options.get("concurrency_key") is not None and options.get("idempotency_key") is not None:
+        raise InvalidOption("concurrency_key: cannot be given together with idempotency_key")
+    if not isinstance(key, str) or "\x00" in key or not 1 <= len(key.encode("utf-8", "replace")) <= LONGEST_KEY:
+        raise InvalidOption(f"{option}: must be a string of 1 to {LONGEST_KEY} bytes, without NUL")
+    return key
 
 
 def _checked_delay(delay: object, run_at: object) -> timedelta | None:

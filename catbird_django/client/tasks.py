@@ -18,7 +18,7 @@ from catbird_django.definitions.registry import registry
 from catbird_django.definitions.signature import Handler
 from catbird_django.definitions.task import UNSTATED, TaskDefinition, define_task
 from catbird_django.engine import tasks as engine
-from catbird_django.errors import UnknownName
+from catbird_django.errors import InvalidOption, UnknownName
 from catbird_django.statuses import RunVerdict
 
 I = TypeVar("I")  # noqa: E741 - input and output, as in Task[I, O]
@@ -92,7 +92,10 @@ class Task(Generic[I, O]):
 
     def run_many(self, inputs: Iterable[I | JsonForm], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
         """Queue one run per input, in one round trip; return their handles, in order."""
-        return run_definition(self.definition, inputs, check_options(options))
+        checked = check_options(options)
+        if checked.concurrency_key is not None or checked.idempotency_key is not None:
+            raise InvalidOption("a key names one run: use run() for each input that has one")
+        return run_definition(self.definition, inputs, checked)
 
     @overload
     async def arun(self: Task[None, O], input: None = None, **options: Unpack[RunOptions]) -> TaskHandle[O]: ...
@@ -136,6 +139,8 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[
         headers=options.headers,
         run_at=options.run_at,
         delay=options.delay,
+        concurrency_keys=_for_each(options.concurrency_key, inputs),
+        idempotency_keys=_for_each(options.idempotency_key, inputs),
         using=options.using,
     )
     if answers[0].verdict is RunVerdict.UNKNOWN:
@@ -145,6 +150,10 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[
     else:
         wake_after_commit(answers[0].queue or "default", using=options.using)
     return [answer.run_id for answer in answers if answer.run_id is not None]
+
+
+def _for_each(key: str | None, inputs: list[str]) -> list[str] | None:
+    return None if key is None else [key] * len(inputs)
 
 
 def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[Any]:

@@ -36,6 +36,8 @@ RUN = Function(
     headers="jsonb",
     run_at="timestamp with time zone",
     delay="interval",
+    concurrency_keys="text[]",
+    idempotency_keys="text[]",
 )
 FIND_LANES = Function("cb_find_task_lanes", task_ids="bigint[]", queues="text[]")
 CLAIM = Function(
@@ -172,6 +174,8 @@ def run_tasks(
     headers: JsonText | None = None,
     run_at: datetime | None = None,
     delay: timedelta | None = None,
+    concurrency_keys: Sequence[str | None] | None = None,
+    idempotency_keys: Sequence[str | None] | None = None,
     using: str,
 ) -> list[RunAnswer]:
     """Queue one run per input; say what became of each, in order."""
@@ -184,6 +188,8 @@ def run_tasks(
         headers=headers,
         run_at=run_at,
         delay=delay,
+        concurrency_keys=None if concurrency_keys is None else list(concurrency_keys),
+        idempotency_keys=None if idempotency_keys is None else list(idempotency_keys),
     )
     return [RunAnswer(run_id, RunVerdict(verdict), stored_queue) for run_id, verdict, stored_queue in rows]
 

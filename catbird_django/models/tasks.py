@@ -11,6 +11,9 @@ from catbird_django.statuses import TERMINAL_STATUSES, TaskStatus
 
 HELD = [TaskStatus.STARTED, TaskStatus.CANCELING]
 TERMINAL = sorted(TERMINAL_STATUSES)
+LIVE = sorted(set(TaskStatus.values) - TERMINAL_STATUSES)
+# What an idempotency key stands for: live runs, and those that had their effect. The others free it.
+EFFECTIVE = sorted({*LIVE, TaskStatus.COMPLETED.value, TaskStatus.SKIPPED.value})
 
 
 class Task(models.Model):
@@ -77,6 +80,12 @@ class TaskRun(models.Model):
     output = models.JSONField(_("output"), null=True)
     error = models.JSONField(_("error"), null=True, help_text=_("Type, message and traceback of the last error."))
     headers = models.JSONField(_("headers"), null=True)
+    concurrency_key = models.TextField(
+        _("concurrency key"), null=True, help_text=_("One live run of the task per key.")
+    )
+    idempotency_key = models.TextField(
+        _("idempotency key"), null=True, help_text=_("One run of the task per key, unless it failed.")
+    )
     delivery_token = models.UUIDField(_("delivery token"), null=True)
     lease_until = models.DateTimeField(_("lease until"), null=True)
     worker = models.ForeignKey(
@@ -116,6 +125,20 @@ class TaskRun(models.Model):
             models.Index(fields=["lease_until"], name="cb_task_runs_leased", condition=Q(lease_until__isnull=False)),
         ]
         constraints = [
+            models.UniqueConstraint(
+                fields=["task", "concurrency_key"],
+                name="cb_task_runs_one_live_per_key",
+                condition=Q(concurrency_key__isnull=False, status__in=LIVE),
+            ),
+            models.UniqueConstraint(
+                fields=["task", "idempotency_key"],
+                name="cb_task_runs_one_effective_per_key",
+                condition=Q(idempotency_key__isnull=False, status__in=EFFECTIVE),
+            ),
+            models.CheckConstraint(
+                condition=Q(concurrency_key__isnull=True) | Q(idempotency_key__isnull=True),
+                name="cb_task_runs_one_kind_of_key",
+            ),
             models.CheckConstraint(condition=Q(status__in=TaskStatus.values), name="cb_task_runs_status_known"),
             models.CheckConstraint(condition=Q(priority__range=(-100, 100)), name="cb_task_runs_priority_range"),
             models.CheckConstraint(

@@ -1,10 +1,11 @@
 -- Tasks: register, run, claim, settle.
 --
 -- A run is one row from birth to retention: queued → started → completed or failed, and back to queued for a retry.
--- A run that waits for its time is queued with visible_at in the future, outside the claim index; the tick makes it due. Each function below is one
--- transition of many runs at once, and answers one row per input, in the order given. A claim call makes one uuid;
--- (run id, delivery token) names a delivery, and whoever settles names both. What is no longer theirs changes nothing
--- and is answered 'stale' (R5, R5a).
+-- A run that waits for its time is queued with visible_at in the future, outside the claim index; the tick makes it due.
+--
+-- Each function below is one transition of many runs at once, and answers one row per input, in the order given. A claim
+-- call makes one uuid; (run id, delivery token) names a delivery, and whoever settles names both. What is no longer
+-- theirs changes nothing and is answered 'stale' (R5, R5a).
 --
 -- Locks: task runs by id; claims skip what is locked and wait for nobody.
 
@@ -56,7 +57,9 @@ END;
 $$;
 
 -- Queue one run of a task per input. Returns the run's id, 'queued' and its queue for each, or 'unknown' and NULLs when
--- no task of that name is registered. With p_run_at, or p_delay from now, it is not due before. Joins the caller's transaction. NOTIFY is left to the caller, after the commit
+-- no task of that name is registered. With p_run_at, or p_delay from now, it is not due before. With a concurrency key
+-- there is one live run per key, with an idempotency key one that is live or had its effect: where there is one already,
+-- the answer is its id and 'duplicate' (`sql/dedup.sql`). Keys come one per input, NULL for none. Joins the caller's transaction. NOTIFY is left to the caller, after the commit
 -- (`cb_wake_workers`); p_notify => true sends it from inside the transaction, which makes notifying producers wait
 -- for each other.
 CREATE OR REPLACE FUNCTION cb_run_tasks(
@@ -67,6 +70,8 @@ CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_headers jsonb DEFAULT NULL,
     p_run_at timestamptz DEFAULT NULL,
     p_delay interval DEFAULT NULL,
+    p_concurrency_keys text[] DEFAULT NULL,
+    p_idempotency_keys text[] DEFAULT NULL,
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text, queue text)
@@ -90,13 +95,20 @@ BEGIN
         RETURN;
     END IF;
 
-    RETURN QUERY
-    INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, queued_at)
-    SELECT v_task_id, v_queue, p_priority, given.input, p_headers, v_run_at,
-           CASE WHEN v_run_at > _cb_now() THEN v_run_at END, _cb_now()
-    FROM pg_catalog.unnest(p_inputs) WITH ORDINALITY AS given (input, place)
-    ORDER BY given.place
-    RETURNING run.id, 'queued', run.queue;
+    IF p_concurrency_keys IS NULL AND p_idempotency_keys IS NULL THEN
+        RETURN QUERY
+        INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, queued_at)
+        SELECT v_task_id, v_queue, p_priority, given.input, p_headers, v_run_at,
+               CASE WHEN v_run_at > _cb_now() THEN v_run_at END, _cb_now()
+        FROM pg_catalog.unnest(p_inputs) WITH ORDINALITY AS given (input, place)
+        ORDER BY given.place
+        RETURNING run.id, 'queued', run.queue;
+    ELSE
+        RETURN QUERY
+        SELECT * FROM _cb_run_keyed_tasks(
+            v_task_id, p_inputs, v_queue, p_priority, p_headers, v_run_at, p_concurrency_keys, p_idempotency_keys
+        );
+    END IF;
 
     IF p_notify THEN
         IF v_run_at > _cb_now() THEN
@@ -107,7 +119,8 @@ BEGIN
     END IF;
 END;
 $$;
-REVOKE ALL ON FUNCTION cb_run_tasks(text, jsonb[], text, integer, jsonb, timestamptz, interval, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+    cb_run_tasks(text, jsonb[], text, integer, jsonb, timestamptz, interval, text[], text[], boolean) FROM PUBLIC;
 
 -- Refuse options of a run that no client of ours sends, so that other languages get a clear error too.
 CREATE OR REPLACE FUNCTION _cb_check_run_options(p_queue text, p_priority integer, p_headers jsonb)
