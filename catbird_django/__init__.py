@@ -3,10 +3,11 @@
 What is importable from here is the public API; everything else may change any day.
 """
 
+from catbird_django.client.cancel import acancel_task, cancel_task
 from catbird_django.client.context import TaskContext
 from catbird_django.client.decorator import task
 from catbird_django.client.handles import TaskHandle
-from catbird_django.client.interrupts import Retry, Snooze
+from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
 from catbird_django.client.tasks import Task, arun_task, run_task
 from catbird_django.errors import (
     CatbirdError,
@@ -26,6 +27,8 @@ from catbird_django.errors import (
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Cancel",
+    "CancelRequested",
     "CatbirdError",
     "DefinitionError",
     "InvalidOption",
@@ -43,7 +46,9 @@ __all__ = [
     "UnknownName",
     "WaitInTransaction",
     "WaitTimeout",
+    "acancel_task",
     "arun_task",
+    "cancel_task",
     "run_task",
     "task",
 ]

@@ -95,6 +95,8 @@ class Settings:
     """At most how many runs of one task a worker claims ahead of its free slots."""
     shutdown_grace: timedelta = _setting(25, _duration)
     """How long a stopping worker lets running handlers go on."""
+    cancel_grace: timedelta = _setting(30, _duration)
+    """How long a run may go on after it was canceled, before its claim is void."""
     max_payload: int = _setting(1024 * 1024, _count)
     """The largest input, output or headers, in bytes of JSON."""
     task_modules: tuple[str, ...] = _setting(("tasks", "flows"), _module_names)

@@ -34,6 +34,15 @@ class RunVerdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+class CancelVerdict(StrEnum):
+    """What `cb_cancel_tasks` says of each run."""
+
+    CANCELED = "canceled"
+    CANCELING = "canceling"
+    FINISHED = "finished"
+    UNKNOWN = "unknown"
+
+
 class SettleVerdict(StrEnum):
     """What a settling function says of each claim: it counted, or the claim was no longer ours."""
 
@@ -41,5 +50,7 @@ class SettleVerdict(StrEnum):
     FAILED = "failed"
     RETRYING = "retrying"
     RELEASED = "released"
+    CANCELED = "canceled"
+    CANCELING = "canceling"
     EXTENDED = "extended"
     STALE = "stale"

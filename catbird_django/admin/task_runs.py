@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     RunWithPayload = WithAnnotations[TaskRun, PayloadText]
 
 RUN = (None, {"fields": ["status_badge", "task_link", "queue", "priority", "worker_link"]})
+KEYS = (_("Key"), {"fields": ["concurrency_key", "idempotency_key"]})
+CANCELED = (_("Canceled"), {"fields": ["cancel_requested", "cancel_reason", "canceled_by"]})
 TIMES = (
     _("Times"),
     {"fields": [("queued", "waited"), ("started", "ran"), "finished", "not_before", "lease"]},
@@ -70,7 +72,7 @@ class TaskRunAdmin(ReadOnlyAdmin):
     change_list_template = "admin/catbird/keyset_list.html"
     readonly_fields = (
         *("status_badge", "task_link", "worker_link", "queued", "waited", "started", "ran", "finished", "not_before"),
-        *("lease", "error_report", "input_json", "output_json", "headers_json"),
+        *("lease", "cancel_requested", "error_report", "input_json", "output_json", "headers_json"),
     )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[KeysetChangeList]:
@@ -92,8 +94,16 @@ class TaskRunAdmin(ReadOnlyAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if not may_view_payload(request.user):
             return [RUN, TIMES, ATTEMPTS]
-        has_error = obj is not None and obj.error_text is not None
-        return [RUN, *([ERROR] if has_error else []), TIMES, ATTEMPTS, DATA]
+        parts: list[tuple[Any, bool]] = [
+            (RUN, True),
+            (ERROR, obj is not None and obj.error_text is not None),
+            (CANCELED, obj is not None and obj.cancel_requested_at is not None),
+            (KEYS, obj is not None and bool(obj.concurrency_key or obj.idempotency_key)),
+            (TIMES, True),
+            (ATTEMPTS, True),
+            (DATA, True),
+        ]
+        return [part for part, is_shown in parts if is_shown]
 
     @admin.display(description=_("status"))
     def status_badge(self, run: TaskRun) -> SafeString:
@@ -126,6 +136,10 @@ class TaskRunAdmin(ReadOnlyAdmin):
     @admin.display(description=_("not before"))
     def not_before(self, run: TaskRun) -> SafeString | str:
         return moment(run.visible_at)
+
+    @admin.display(description=_("requested"))
+    def cancel_requested(self, run: TaskRun) -> SafeString | str:
+        return moment(run.cancel_requested_at)
 
     @admin.display(description=_("lease until"))
     def lease(self, run: TaskRun) -> SafeString | str:

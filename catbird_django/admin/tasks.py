@@ -43,7 +43,20 @@ class TaskAdmin(ReadOnlyAdmin):
     search_fields = ("name__startswith",)
     search_help_text = _("How the name begins.")
     fieldsets = (
-        (None, {"fields": ["name", "queue", "description", "handler", "registered", "fingerprint"]}),
+        (
+            None,
+            {
+                "fields": [
+                    "name",
+                    "queue",
+                    "description",
+                    "handler",
+                    ("max_retries", "max_lost"),
+                    "registered",
+                    "fingerprint",
+                ]
+            },
+        ),
         (_("Runs"), {"fields": ["recent_runs", "runs_link"]}),
         (_("Types"), {"fields": ["input_schema_json", "output_schema_json"]}),
     )

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from catbird_django.client.cancel import cancel_task
 from catbird_django.client.waiting import watch_task_run
 from catbird_django.codec import decode_any
 from catbird_django.conf import get_settings
@@ -82,6 +83,18 @@ class TaskHandle(Generic[O]):
             self._refuse_transaction()
             state = self._wait_until_ended(Deadline(timeout))
         return self._output(state)
+
+    def cancel(self, reason: str = "", *, actor: str = "") -> TaskStatus:
+        """Cancel the run; return how it is afterwards.
+
+        A queued run is canceled at once. A started one is `canceling` until its handler has stopped: an async handler
+        is cancelled, a sync one sees `ctx.is_canceled`. A run that has ended stays as it is.
+        """
+        return cancel_task(self.id, reason=reason, actor=actor, using=self._using)
+
+    async def acancel(self, reason: str = "", *, actor: str = "") -> TaskStatus:
+        """Async twin of `cancel`."""
+        return await sync_to_async(self.cancel)(reason, actor=actor)
 
     async def astatus(self) -> TaskStatus:
         """Async twin of `status`."""

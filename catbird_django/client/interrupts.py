@@ -16,6 +16,18 @@ class Retry(CatbirdError):
         self.delay = None if after is None else as_delay(after)
 
 
+class Cancel(CatbirdError):
+    """This run shall not go on: it is canceled, for a reason, and not tried again."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class CancelRequested(BaseException):
+    """The run was canceled while its handler ran. Not an Exception: a handler must not swallow it by accident."""
+
+
 class Snooze(CatbirdError):
     """Not now: give the run back and try again after a while. No failure is counted."""
 

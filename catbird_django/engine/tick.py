@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from catbird_django.engine.call import Function
 
-TICK = Function("cb_tick", worker_id="bigint", hold="interval", limit="integer")
+TICK = Function("cb_tick", worker_id="bigint", hold="interval", limit="integer", cancel_grace="interval")
 WAKE_TICK = Function("cb_wake_tick")
 
 
@@ -25,9 +25,9 @@ class Tick(NamedTuple):
     lost_count: int
 
 
-def tick(worker_id: int, *, hold: timedelta, limit: int, using: str) -> Tick:
+def tick(worker_id: int, *, hold: timedelta, limit: int, cancel_grace: timedelta, using: str) -> Tick:
     """Do one round of upkeep, if this worker is elected to it."""
-    [row] = TICK.rows(using, worker_id=worker_id, hold=hold, limit=limit)
+    [row] = TICK.rows(using, worker_id=worker_id, hold=hold, limit=limit, cancel_grace=cancel_grace)
     return Tick(*row)
 
 

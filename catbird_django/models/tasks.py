@@ -97,6 +97,9 @@ class TaskRun(models.Model):
         db_constraint=False,
         db_index=False,
     )
+    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True)
+    cancel_reason = models.TextField(_("cancel reason"), db_default="")
+    canceled_by = models.TextField(_("canceled by"), db_default="")
     delivery_count = models.IntegerField(_("deliveries"), db_default=0)
     failure_count = models.IntegerField(_("failures"), db_default=0)
     lost_count = models.IntegerField(_("lost deliveries"), db_default=0)
@@ -121,6 +124,9 @@ class TaskRun(models.Model):
                 fields=["visible_at"],
                 name="cb_task_runs_due",
                 condition=Q(status="queued", visible_at__isnull=False),
+            ),
+            models.Index(
+                fields=["cancel_requested_at"], name="cb_task_runs_canceling", condition=Q(status="canceling")
             ),
             models.Index(fields=["lease_until"], name="cb_task_runs_leased", condition=Q(lease_until__isnull=False)),
         ]

@@ -56,12 +56,13 @@ CREATE OR REPLACE FUNCTION _cb_worker_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     SELECT '
-        _cb_check_keys, _cb_check_run_options, _cb_different_verdicts, _cb_lost_error, _cb_make_tasks_due, _cb_notify_sleepers,
-        _cb_now, _cb_run_keyed_tasks, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_tasks,
-        _cb_verdicts, cb_announce_sleep, cb_claim_tasks, cb_complete_tasks, cb_extend_tasks, cb_fail_tasks,
-        cb_find_task_lanes, cb_read_task_runs, cb_register_tasks, cb_register_worker, cb_release_tasks,
-        cb_renew_worker, cb_run_tasks, cb_schema_version, cb_stop_worker, cb_tick, cb_wake_tick,
-        cb_wake_workers
+        _cb_check_keys, _cb_check_run_options, _cb_different_verdicts, _cb_end_canceling_tasks,
+        _cb_end_overdue_canceling_tasks, _cb_lost_error, _cb_make_tasks_due, _cb_notify_sleepers, _cb_now,
+        _cb_run_keyed_tasks, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_tasks, _cb_verdicts,
+        cb_announce_sleep, cb_cancel_claimed_tasks, cb_cancel_tasks, cb_claim_tasks, cb_complete_tasks,
+        cb_extend_tasks, cb_fail_tasks, cb_find_task_lanes, cb_read_task_runs, cb_register_tasks,
+        cb_register_worker, cb_release_tasks, cb_renew_worker, cb_run_tasks, cb_schema_version, cb_stop_worker,
+        cb_tick, cb_wake_tick, cb_wake_workers
     '
 $$;
 
@@ -81,7 +82,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
         VALUES
             ('cb_tasks', 'id, name, queue, description, handler, max_retries, max_lost, fingerprint, registered_at'),
             ('cb_task_runs', 'id, task_id, queue, status, priority, run_at, visible_at, lease_until, worker_id,
-                concurrency_key, idempotency_key, delivery_count, failure_count, lost_count, queued_at, started_at, finished_at'),
+                cancel_requested_at, delivery_count, failure_count, lost_count, queued_at, started_at, finished_at'),
             ('cb_workers', 'id, boot_id, host, pid, version, queues, handlers, slots, started_at, seen_at, stopped_at,
                 sleeping_since'),
             ('cb_leases', 'id, name, worker_id, held_until')

@@ -1,6 +1,7 @@
 -- The tick: upkeep that one worker at a time does for all.
 --
--- Runs whose time has come are made due, and runs whose worker was lost are queued again. Whoever holds the lease
+-- Runs whose time has come are made due, runs whose worker was lost are queued again, and runs that are being canceled
+-- for too long are ended. Whoever holds the lease
 -- 'tick' does it; every worker can, and takes over when the holder is not heard of. Each function is bounded, skips what
 -- is locked, and can be repeated: dying anywhere in it loses nothing.
 --
@@ -23,7 +24,7 @@ $$;
 -- Do one round of upkeep, if this worker holds the lease 'tick' or can take it for p_hold. Says whether it did, which
 -- queues have due work now that had not before, and when the next run is due (NULL: none that we know of). At most
 -- p_limit runs of each kind are moved; is_full says that there may be more.
-CREATE OR REPLACE FUNCTION cb_tick(p_worker_id bigint, p_hold interval, p_limit integer)
+CREATE OR REPLACE FUNCTION cb_tick(p_worker_id bigint, p_hold interval, p_limit integer, p_cancel_grace interval)
 RETURNS TABLE (is_elected boolean, queues text[], next_due_in interval, is_full boolean, lost_count integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -42,6 +43,7 @@ BEGIN
 
     SELECT due.queues, due.run_count INTO v_due, v_due_count FROM _cb_make_tasks_due(p_limit) AS due;
     SELECT lost.queues, lost.run_count INTO v_lost, v_lost_count FROM _cb_take_back_lost_tasks(p_limit) AS lost;
+    PERFORM _cb_end_overdue_canceling_tasks(p_limit, p_cancel_grace);
 
     RETURN QUERY
     SELECT true,
@@ -119,6 +121,37 @@ BEGIN
         PERFORM _cb_tell_finished_tasks(v_ended);
     END IF;
     RETURN NEXT;
+END;
+$$;
+
+-- End the runs that are being canceled and whose worker was lost, or whose handler did not stop within the grace. Its
+-- claim is void from then on.
+CREATE OR REPLACE FUNCTION _cb_end_overdue_canceling_tasks(p_limit integer, p_grace interval)
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_ended bigint[];
+BEGIN
+    WITH ended AS (
+        UPDATE cb_task_runs AS run
+        SET status = 'canceled', finished_at = _cb_now(), lease_until = NULL
+        WHERE run.id = ANY (ARRAY(
+            SELECT overdue.id
+            FROM cb_task_runs AS overdue
+            WHERE overdue.status = 'canceling'
+              AND (overdue.cancel_requested_at < _cb_now() - p_grace OR overdue.lease_until < _cb_now())
+            ORDER BY overdue.cancel_requested_at
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING run.id
+    )
+    SELECT array_agg(id) INTO v_ended FROM ended;
+
+    IF v_ended IS NOT NULL THEN
+        PERFORM _cb_tell_finished_tasks(v_ended);
+    END IF;
 END;
 $$;
 

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.worker.outcome import Outcome, failure
 
 logger = logging.getLogger("catbird.worker")
@@ -25,7 +25,7 @@ class LoopRunner:
         self._finish = finish
         self._waiting: deque[TaskClaim] = deque()
         self._free = slots
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[Delivery, asyncio.Task[None]] = {}
         self._stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="catbird-loop", daemon=True)
@@ -49,6 +49,14 @@ class LoopRunner:
             except IndexError:  # the loop was faster
                 break
         return taken
+
+    def cancel(self, delivery: Delivery) -> None:
+        """Cancel a handler, if it is one of ours and still runs."""
+        self._loop.call_soon_threadsafe(self._cancel, delivery)
+
+    def _cancel(self, delivery: Delivery) -> None:
+        if delivery in self._running:
+            self._running[delivery].cancel()
 
     def stop(self) -> None:
         """Stop the loop. Does not wait for handlers."""
@@ -74,14 +82,14 @@ class LoopRunner:
             # In a context of its own: what one handler sets there is no business of the next.
             task = self._loop.create_task(self._run_one(claim), context=contextvars.Context())
             # The loop keeps only a weak reference: a task nobody holds may vanish while it runs.
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running[claim.delivery] = task
 
     async def _run_one(self, claim: TaskClaim) -> None:
         try:
             outcome = await self._run(claim)
         except BaseException as error:  # noqa: BLE001 - even our own mistake must not leave a claim without an outcome
             outcome = failure(claim, error)
+        del self._running[claim.delivery]
         self._finish(outcome)
         self._free += 1
         self._start_waiting()

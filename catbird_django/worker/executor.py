@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
-from catbird_django.client.interrupts import Retry, Snooze
+from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.worker.handlers import TaskHandler
-from catbird_django.worker.outcome import Completed, Failed, Outcome, Released, failure
+from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, failure
 
 logger = logging.getLogger("catbird.worker")
 
@@ -22,15 +24,18 @@ logger = logging.getLogger("catbird.worker")
 class Executor:
     """Calls handlers: decoded arguments in, an outcome out. Whatever a handler raises is an outcome too."""
 
-    def __init__(self, handlers: dict[int, TaskHandler], *, max_payload: int) -> None:
+    def __init__(
+        self, handlers: dict[int, TaskHandler], *, max_payload: int, is_canceled: Callable[[TaskClaim], bool]
+    ) -> None:
         self._handlers = handlers
         self._max_payload = max_payload
+        self._is_canceled = is_canceled
 
     def run(self, claim: TaskClaim) -> Outcome:
         """Run a sync handler on the current thread."""
         handler = self._handlers[claim.task_id]
         try:
-            return self._completed(handler, claim, handler.function(*handler.arguments(claim)))
+            return self._completed(handler, claim, handler.function(*self._arguments(handler, claim)))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises, SystemExit included, is its failure
             return self._failed(handler, claim, error)
         finally:
@@ -45,17 +50,28 @@ class Executor:
         handler = self._handlers[claim.task_id]
         async with ThreadSensitiveContext() as context:
             try:
-                outcome: Outcome = self._completed(handler, claim, await handler.function(*handler.arguments(claim)))
+                outcome: Outcome = self._completed(
+                    handler, claim, await handler.function(*self._arguments(handler, claim))
+                )
             except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
                 outcome = self._failed(handler, claim, error)
             await _close_connections_of(context)
         return outcome
 
+    def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
+        if self._is_canceled(claim):  # while it waited for its turn
+            raise CancelRequested
+        return handler.arguments(claim, partial(self._is_canceled, claim))
+
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
         return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))
 
-    def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Failed | Released:
+    def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Outcome:
         """What becomes of an attempt that raised."""
+        if self._is_canceled(claim):
+            return Released(claim)  # whatever is reported of it now, the run ends canceled
+        if isinstance(error, Cancel):
+            return Canceled(claim, error.reason)
         if isinstance(error, Snooze):
             return Released(claim, error.delay)
         retry_in = self._retry_in(handler, claim, error)

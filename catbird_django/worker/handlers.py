@@ -28,22 +28,23 @@ class TaskHandler:
     input_codec: Codec[Any]
     output_codec: Codec[Any]
 
-    def arguments(self, claim: TaskClaim) -> list[Any]:
+    def arguments(self, claim: TaskClaim, asks_to_stop: Callable[[], bool]) -> list[Any]:
         """The arguments for a claim; raise PayloadError when its input does not fit the type (any more)."""
         arguments: list[Any] = []
         if self.takes_input:
             arguments.append(self.input_codec.decode(claim.input, name="input"))
         if self.takes_context:
-            arguments.append(self._context(claim))
+            arguments.append(self._context(claim, asks_to_stop))
         return arguments
 
-    def _context(self, claim: TaskClaim) -> TaskContext:
+    def _context(self, claim: TaskClaim, asks_to_stop: Callable[[], bool]) -> TaskContext:
         return TaskContext(
             run_id=claim.run_id,
             task=self.name,
             queue=claim.queue,
             attempt=claim.attempt,
             headers=json.loads(claim.headers) if claim.headers else {},
+            asks_to_stop=asks_to_stop,
         )
 
 

@@ -1,10 +1,10 @@
-"""Keeps the leases of held claims alive, and the worker's own row; notices the claims that were lost."""
+"""Keeps the leases of held claims alive, and the worker's own row; notices what was lost, and what was canceled."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from django.db import connections
@@ -21,12 +21,17 @@ logger = logging.getLogger("catbird.worker")
 class LeaseKeeper:
     """Renews every third of a lease, on a thread and a connection of its own, so that no busy handler can delay it."""
 
-    def __init__(self, worker_id: int, *, lease: timedelta, using: str) -> None:
+    def __init__(
+        self, worker_id: int, *, lease: timedelta, using: str, stop_handler: Callable[[Delivery], None]
+    ) -> None:
+        self._stop_handler = stop_handler
         self._worker_id = worker_id
         self._lease = lease
         self._using = using
         self._held: set[Delivery] = set()
-        self._stopping = threading.Event()
+        self._canceled: set[Delivery] = set()
+        self._woken = threading.Event()
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, name="catbird-leases", daemon=True)
 
     @property
@@ -40,20 +45,32 @@ class LeaseKeeper:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
+    def wake(self) -> None:
+        """Renew now: some run was canceled, perhaps one of ours."""
+        self._woken.set()
+
     def stop(self) -> None:
-        self._stopping.set()
+        self._stopping = True
+        self._woken.set()
         self._thread.join(timeout=5)
+
+    def is_canceled(self, delivery: Delivery) -> bool:
+        """Whether the run of a held claim was canceled, as far as we know."""
+        return delivery in self._canceled
 
     def hold(self, deliveries: Sequence[Delivery]) -> None:
         self._held.update(deliveries)
 
     def let_go(self, deliveries: Sequence[Delivery]) -> None:
         self._held.difference_update(deliveries)
+        self._canceled.difference_update(deliveries)
 
     def _run(self) -> None:
         regular = pause = self._lease.total_seconds() / 3
         backoff = Backoff()
-        while not self._stopping.wait(pause):
+        while not self._stopping:
+            self._woken.wait(pause)
+            self._woken.clear()
             try:
                 self._renew()
                 # After the leases: nothing that happens to this worker's row may cost it its claims.
@@ -71,10 +88,11 @@ class LeaseKeeper:
         if not deliveries:
             return
         verdicts = tasks.extend_tasks(deliveries, lease=self._lease, using=self._using)
-        lost = [
-            delivery for delivery, verdict in zip(deliveries, verdicts, strict=True) if verdict is SettleVerdict.STALE
-        ]
-        # What was settled meanwhile is stale too; only what we still hold was lost.
-        for delivery in self._held.intersection(lost):
-            logger.warning("claim was lost", extra={"run_id": delivery.run_id})
-        self.let_go(lost)
+        for delivery, verdict in zip(deliveries, verdicts, strict=True):
+            if verdict is SettleVerdict.CANCELING and delivery not in self._canceled:
+                self._canceled.add(delivery)
+                self._stop_handler(delivery)
+            # What was settled meanwhile is stale too; only what we still hold was lost.
+            elif verdict is SettleVerdict.STALE and delivery in self._held:
+                logger.warning("claim was lost", extra={"run_id": delivery.run_id})
+                self.let_go([delivery])

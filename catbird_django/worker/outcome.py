@@ -41,7 +41,15 @@ class Released:
     delay: timedelta | None = None
 
 
-Outcome = Completed | Failed | Released
+@dataclass(frozen=True, slots=True)
+class Canceled:
+    """The handler asked for the run to be canceled."""
+
+    claim: TaskClaim
+    reason: str
+
+
+Outcome = Completed | Failed | Released | Canceled
 
 
 def failure(claim: TaskClaim, error: BaseException, retry_in: timedelta | None = None) -> Failed:

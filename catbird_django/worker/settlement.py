@@ -15,10 +15,11 @@ from django.db import connections
 
 from catbird_django.engine import tasks as engine
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
+from catbird_django.engine.cancel import cancel_claimed_tasks
 from catbird_django.engine.tasks import Delivery
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
-from catbird_django.worker.outcome import Completed, Failed, Outcome, Released, failure
+from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, failure
 
 logger = logging.getLogger("catbird.worker")
 
@@ -69,7 +70,7 @@ class Settlement:
             self._arrived.clear()
             while self._outcomes:
                 batch = self._next_batch()
-                for kind in (Completed, Failed, Released):
+                for kind in (Completed, Failed, Released, Canceled):
                     self._settle_until_taken([outcome for outcome in batch if isinstance(outcome, kind)])
                 self._unsettled = 0
                 self._settled([outcome.claim.delivery for outcome in batch])
@@ -121,6 +122,10 @@ class Settlement:
                 delays = [outcome.delay for outcome in batch if isinstance(outcome, Released)]
                 releases = list(zip(deliveries, delays, strict=True))
                 verdicts = engine.release_tasks(releases, notify=self._notify, using=self._using)
+            case Canceled():
+                reasons = [outcome.reason for outcome in batch if isinstance(outcome, Canceled)]
+                cancellations = list(zip(deliveries, reasons, strict=True))
+                verdicts = cancel_claimed_tasks(cancellations, notify=self._notify, using=self._using)
         _report_stale(deliveries, verdicts)
 
 
@@ -128,7 +133,7 @@ def _size_of(outcome: Outcome) -> int:
     match outcome:
         case Completed(output=text) | Failed(error=text):
             return len(text)
-        case Released():
+        case Released() | Canceled():
             return 0
 
 

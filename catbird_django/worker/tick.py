@@ -23,8 +23,15 @@ class Ticker:
     """Ticks on a thread and a connection of its own: at least once per interval, and when the next run is due."""
 
     def __init__(
-        self, worker_id: int, *, interval: timedelta, using: str, wake_workers: Callable[[Sequence[str]], None]
+        self,
+        worker_id: int,
+        *,
+        interval: timedelta,
+        cancel_grace: timedelta,
+        using: str,
+        wake_workers: Callable[[Sequence[str]], None],
     ) -> None:
+        self._cancel_grace = cancel_grace
         self._worker_id = worker_id
         self._interval = interval
         self._using = using
@@ -63,7 +70,13 @@ class Ticker:
         """Do a round, or see that another worker does it; return how many seconds to sleep."""
         try:
             # Held longer than the pause between two rounds, so that the upkeep stays with one worker.
-            tick = engine.tick(self._worker_id, hold=3 * self._interval, limit=LIMIT, using=self._using)
+            tick = engine.tick(
+                self._worker_id,
+                hold=3 * self._interval,
+                limit=LIMIT,
+                cancel_grace=self._cancel_grace,
+                using=self._using,
+            )
             if tick.queues:
                 self._wake_workers(tick.queues)
         except DATABASE_TROUBLE as error:

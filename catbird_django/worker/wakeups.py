@@ -16,6 +16,7 @@ from catbird_django.worker.backoff import Backoff
 logger = logging.getLogger("catbird.worker")
 
 TICK = "tick"  # the payload for whoever does the upkeep
+CANCEL = "cancel"  # the payload for whoever holds a run that was canceled
 LOOK_EVERY = 0.2  # seconds between looks at whether to stop
 
 
@@ -30,7 +31,9 @@ class Wakeups:
         dsn: str | None,
         has_work: Callable[[], None],
         is_due: Callable[[], None],
+        is_canceled: Callable[[], None],
     ) -> None:
+        self._is_canceled = is_canceled
         self._has_work = has_work
         self._is_due = is_due
         self._worker_id = str(worker_id)
@@ -73,5 +76,7 @@ class Wakeups:
             for payload in listener.payloads(timeout=LOOK_EVERY):
                 if payload == TICK:
                     self._is_due()
+                elif payload == CANCEL:
+                    self._is_canceled()
                 elif not payload or self._worker_id in payload.split(","):
                     self._has_work()

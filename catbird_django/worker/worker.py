@@ -69,15 +69,25 @@ class Worker:
 
     def _build(self) -> None:
         options, settings = self._options, self._settings
-        executor = Executor(self._handlers, max_payload=settings.max_payload)
         self._bell = Bell()
-        self._leases = LeaseKeeper(self.id, lease=settings.lease, using=self._using)
+        self._leases = LeaseKeeper(
+            self.id, lease=settings.lease, using=self._using, stop_handler=lambda held: self._event_loop.cancel(held)
+        )
+        executor = Executor(
+            self._handlers,
+            max_payload=settings.max_payload,
+            is_canceled=lambda claim: self._leases.is_canceled(claim.delivery),
+        )
         self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._settled)
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
         self._capacities = self._build_capacities()
         self._ticker = Ticker(
-            self.id, interval=settings.sweep_interval, using=self._using, wake_workers=self._wake_workers
+            self.id,
+            interval=settings.sweep_interval,
+            cancel_grace=settings.cancel_grace,
+            using=self._using,
+            wake_workers=self._wake_workers,
         )
         self._claim_loop = ClaimLoop(
             calls=self._build_calls(),
@@ -92,6 +102,7 @@ class Worker:
             dsn=settings.listen_dsn,
             has_work=self._claim_loop.notified,
             is_due=self._ticker.wake,
+            is_canceled=self._leases.wake,
         )
 
     def _build_capacities(self) -> Capacities:

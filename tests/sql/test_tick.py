@@ -13,10 +13,11 @@ from catbird_django.statuses import SettleVerdict
 from tests.support import USING, claim, queue_runs, register, register_worker, second_session
 
 HOLD = timedelta(seconds=15)
+GRACE = timedelta(seconds=30)
 
 
 def tick_as(worker_id: int, limit: int = 1000) -> Tick:
-    return tick(worker_id, hold=HOLD, limit=limit, using=USING)
+    return tick(worker_id, hold=HOLD, limit=limit, cancel_grace=GRACE, using=USING)
 
 
 def expire_leases() -> None:

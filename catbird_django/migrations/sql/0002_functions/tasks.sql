@@ -262,7 +262,7 @@ BEGIN
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM _cb_tell_finished_tasks(p_run_ids);
     END IF;
-    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'completed');
+    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, p_delivery_tokens, v_places, 'completed');
 END;
 $$;
 
@@ -281,6 +281,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
     v_places bigint[];
     v_verdicts text[];
+    v_canceled bigint[];
 BEGIN
     WITH held AS (
         SELECT run.id, claim.error, claim.place,
@@ -305,6 +306,12 @@ BEGIN
         RETURNING held.place, CASE WHEN held.retry_at IS NULL THEN 'failed' ELSE 'retrying' END AS verdict
     )
     SELECT array_agg(place), array_agg(failed.verdict) INTO v_places, v_verdicts FROM failed;
+
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
+        v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
+        v_places := v_places || v_canceled;
+        v_verdicts := v_verdicts || array_fill('canceled'::text, ARRAY[cardinality(v_canceled)]);
+    END IF;
 
     IF p_notify AND 'failed' = ANY (v_verdicts) THEN
         PERFORM _cb_tell_finished_tasks(p_run_ids);
@@ -352,36 +359,45 @@ BEGIN
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM cb_wake_tick();
     END IF;
-    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'released');
+    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, p_delivery_tokens, v_places, 'released');
 END;
 $$;
 
--- Renew the leases of claimed runs: 'extended' or 'stale' for each. An expired lease that nobody has taken back is
--- still good: the token alone decides (R5). Locks: as cb_complete_tasks.
+-- Renew the leases of claimed runs: 'extended', 'canceling' (its handler should stop), or 'stale' for each. An expired
+-- lease that nobody has taken back is still good: the token alone decides (R5). Locks: as cb_complete_tasks.
 CREATE OR REPLACE FUNCTION cb_extend_tasks(p_run_ids bigint[], p_delivery_tokens uuid[], p_lease interval)
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_places bigint[];
+    v_verdicts text[];
 BEGIN
     WITH extended AS (
         UPDATE cb_task_runs AS run
         SET lease_until = _cb_now() + p_lease
         FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
-        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'started'
-        RETURNING claim.place
+        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status IN ('started', 'canceling')
+        RETURNING claim.place, CASE run.status WHEN 'started' THEN 'extended' ELSE 'canceling' END AS verdict
     )
-    SELECT array_agg(place) INTO v_places FROM extended;
+    SELECT array_agg(place), array_agg(extended.verdict) INTO v_places, v_verdicts FROM extended;
 
-    RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, v_places, 'extended');
+    RETURN QUERY SELECT * FROM _cb_different_verdicts(p_run_ids, v_places, v_verdicts);
 END;
 $$;
 
--- One verdict per claim, in the order given: p_accepted where its place is among p_places, else 'stale'.
-CREATE OR REPLACE FUNCTION _cb_verdicts(p_run_ids bigint[], p_places bigint[], p_accepted text)
+-- One verdict per claim, in the order given: p_accepted where its place is among p_places; 'canceled' where the run was
+-- being canceled and now has been, whatever was reported of it; else 'stale'.
+CREATE OR REPLACE FUNCTION _cb_verdicts(
+    p_run_ids bigint[],
+    p_delivery_tokens uuid[],
+    p_places bigint[],
+    p_accepted text
+)
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT AS $$
+DECLARE
+    v_canceled bigint[];
 BEGIN
     -- Nearly always all are ours; only otherwise is each place looked up.
     IF cardinality(p_places) = cardinality(p_run_ids) THEN
@@ -389,8 +405,14 @@ BEGIN
         RETURN;
     END IF;
 
+    v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
     RETURN QUERY
-    SELECT claim.id, CASE WHEN claim.place = ANY (p_places) THEN p_accepted ELSE 'stale' END
+    SELECT claim.id,
+           CASE
+               WHEN claim.place = ANY (p_places) THEN p_accepted
+               WHEN claim.place = ANY (v_canceled) THEN 'canceled'
+               ELSE 'stale'
+           END
     FROM unnest(p_run_ids) WITH ORDINALITY AS claim (id, place);
 END;
 $$;

@@ -1,0 +1,158 @@
+"""T12: canceled from outside while queued, waiting in a worker, or running."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from catbird_django import Cancel, RunCanceled, RunNotFound, TaskContext, cancel_task, task
+from catbird_django.models import TaskRun
+from catbird_django.statuses import TaskStatus
+from tests.support import until, work_off, working
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_queued_run_never_runs() -> None:
+    ran: list[int] = []
+
+    @task
+    def mail() -> None:
+        ran.append(1)
+
+    handle = mail.run()
+    assert handle.cancel("changed my mind", actor="kim") is TaskStatus.CANCELED
+    work_off("mail")
+
+    assert ran == []
+    with pytest.raises(RunCanceled):
+        handle.wait(timeout=5)
+
+
+def test_an_async_handler_is_cancelled() -> None:
+    stopped = threading.Event()
+
+    @task
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
+
+    with working("endless"):
+        handle = endless.run()
+        until(lambda: handle.status() is TaskStatus.STARTED)
+        assert handle.cancel() is TaskStatus.CANCELING
+
+        with pytest.raises(RunCanceled):
+            handle.wait(timeout=10)
+    assert stopped.is_set()
+
+
+def test_a_sync_handler_sees_it_in_its_context() -> None:
+    @task
+    def endless(input: str, ctx: TaskContext) -> str:
+        waiting = threading.Event()
+        while not ctx.is_canceled:
+            waiting.wait(0.01)
+        ctx.stop_if_canceled()
+        return "never"
+
+    with working("endless"):
+        handle = endless.run("")
+        until(lambda: handle.status() is TaskStatus.STARTED)
+        handle.cancel()
+
+        with pytest.raises(RunCanceled):
+            handle.wait(timeout=10)
+
+
+def test_a_run_that_waits_in_the_worker_is_canceled_before_its_turn() -> None:
+    release = threading.Event()
+    ran: list[int] = []
+
+    @task
+    def slow(input: int) -> None:
+        ran.append(input)
+        if input == 0:
+            release.wait(10)
+
+    with working("slow", concurrency=1) as worker:
+        first, second = slow.run(0), slow.run(1)
+        until(lambda: first.status() is TaskStatus.STARTED)
+        second.cancel()
+        release.set()
+        first.wait(timeout=10)
+
+        assert second.status() is TaskStatus.CANCELED
+        assert worker.id
+    assert ran == [0]
+
+
+def test_a_handler_may_cancel_its_own_run_and_is_not_tried_again() -> None:
+    @task(max_retries=5)
+    def give_up() -> None:
+        raise Cancel("the order is gone")
+
+    handle = give_up.run()
+    work_off("give_up")
+
+    with pytest.raises(RunCanceled):
+        handle.wait(timeout=5)
+    assert TaskRun.objects.get().cancel_reason == "the order is gone"
+
+
+def test_a_handler_that_will_not_stop_is_left_behind() -> None:
+    release = threading.Event()
+
+    @task
+    def stubborn() -> str:
+        release.wait(10)
+        return "too late"
+
+    fast = {"cancel_grace": timedelta(seconds=0.2), "sweep_interval": timedelta(seconds=0.1)}
+    with working("stubborn", **fast):
+        handle = stubborn.run()
+        until(lambda: handle.status() is TaskStatus.STARTED)
+        handle.cancel()
+
+        with pytest.raises(RunCanceled):
+            handle.wait(timeout=10)
+        release.set()
+
+
+def test_a_run_that_ended_stays_as_it_is() -> None:
+    @task
+    def mail() -> int:
+        return 1
+
+    handle = mail.run()
+    work_off("mail")
+
+    assert handle.cancel() is TaskStatus.COMPLETED
+    assert handle.wait(timeout=5) == 1
+
+
+def test_an_unknown_run_is_an_error() -> None:
+    with pytest.raises(RunNotFound, match="999999"):
+        cancel_task(999_999)
+
+
+def test_the_command_cancels_and_says_what_became_of_each() -> None:
+    @task
+    def mail() -> None: ...
+
+    first, second = mail.run(), mail.run()
+    output = StringIO()
+
+    call_command("catbird_cancel", str(first.id), str(second.id), reason="wrong address", stdout=output)
+
+    assert output.getvalue() == f"{first.id}: canceled\n{second.id}: canceled\n"
+    assert TaskRun.objects.filter(status="canceled", cancel_reason="wrong address").count() == 2
+    with pytest.raises(CommandError, match="999999: unknown"):
+        call_command("catbird_cancel", "999999")
