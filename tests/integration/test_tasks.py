@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
 from catbird_django import (
     InvalidOption,
     PayloadError,
-    RunNotFound,
     Task,
     TaskContext,
     TaskFailed,
-    TaskHandle,
     UnknownName,
-    WaitInTransaction,
-    WaitTimeout,
-    arun_task,
     run_task,
     task,
 )
@@ -325,81 +319,6 @@ def test_a_declared_task_is_run_by_whoever_has_its_handler() -> None:
     assert handle.wait(timeout=5) == 6
 
 
-def test_waiting_for_an_unfinished_run_in_a_transaction_is_refused() -> None:
-    """T5."""
-
-    @task
-    def charge() -> None: ...
-
-    with transaction.atomic(), pytest.raises(WaitInTransaction, match="after the commit"):
-        charge.run().wait(timeout=5)
-
-
-def test_waiting_ends_at_its_timeout_and_the_run_goes_on() -> None:
-    @task
-    def charge() -> None: ...
-
-    handle = charge.run()
-
-    with pytest.raises(WaitTimeout, match="still queued"):
-        handle.wait(timeout=0.05)
-    assert handle.status() is TaskStatus.QUEUED
-
-
-def test_a_handle_can_be_made_again_from_the_id() -> None:
-    @task
-    def charge() -> dict[str, int]:
-        return {"a": 1}
-
-    run_id = charge.run().id
-    work_off("charge")
-
-    assert TaskHandle(run_id).wait(timeout=5) == {"a": 1}
-    with pytest.raises(RunNotFound, match="999999"):
-        TaskHandle(999_999).status()
-
-
-def test_a_waiting_caller_is_told_without_polling(settings: Any) -> None:
-    """T5: waiting uses notifications."""
-    settings.CATBIRD = {"POLL_INTERVAL": 60}
-    release = threading.Event()
-
-    @task
-    def slow() -> str:
-        release.wait(10)
-        return "at last"
-
-    handle = slow.run()
-    worker = threading.Thread(target=lambda: (work_off("slow"), connections.close_all()))
-    worker.start()
-    waiter_answers: list[str] = []
-    waiter = threading.Thread(target=lambda: (waiter_answers.append(handle.wait(timeout=20)), connections.close_all()))
-    waiter.start()
-    release.set()
-    waiter.join(timeout=15)
-    worker.join(timeout=15)
-
-    assert waiter_answers == ["at last"]
-
-
-async def test_async_twins() -> None:
-    """Section 16."""
-
-    @task
-    async def double(input: int) -> int:
-        return input * 2
-
-    handle = await double.arun(2)
-    others = await double.arun_many([3])
-    by_name = await arun_task("double", 4)
-    await asyncio.to_thread(lambda: (work_off("double"), connections.close_all()))
-
-    assert await handle == 4
-    assert await others[0].await_(timeout=5) == 6
-    assert await by_name.await_(timeout=5) == 8
-    assert await handle.astatus() is TaskStatus.COMPLETED
-
-
 def test_higher_priorities_are_served_first() -> None:
     """T4b."""
     served: list[int] = []
@@ -495,49 +414,3 @@ def test_an_async_handler_has_database_connections_of_its_own() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s)", [pids])
         assert cursor.fetchone()[0] == 0
-
-
-def test_a_key_gives_the_handle_of_the_run_that_has_it() -> None:
-    """T4a."""
-
-    @task
-    def charge(input: int) -> int:
-        return input
-
-    first, second = charge.run(1, concurrency_key="order-1"), charge.run(2, concurrency_key="order-1")
-    work_off("charge")
-    third = charge.run(3, concurrency_key="order-1")
-    once, again = charge.run(4, idempotency_key="e-1"), charge.run(5, idempotency_key="e-1")
-    work_off("charge")
-
-    assert first.id == second.id != third.id
-    assert second.wait(timeout=5) == 1
-    assert once.id == again.id
-    assert again.wait(timeout=5) == 4
-    assert charge.run(6, idempotency_key="e-1").id == once.id
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"concurrency_key": ""},
-        {"concurrency_key": 7},
-        {"idempotency_key": "x" * 513},
-        {"idempotency_key": "a\x00b"},
-        {"concurrency_key": "a", "idempotency_key": "b"},
-    ],
-)
-def test_a_bad_key_is_refused_before_sql(options: dict[str, Any]) -> None:
-    @task
-    def charge() -> None: ...
-
-    with pytest.raises(InvalidOption, match="_key: "):
-        charge.run(**options)
-
-
-def test_a_key_for_many_runs_is_refused() -> None:
-    @task
-    def charge(input: int) -> None: ...
-
-    with pytest.raises(InvalidOption, match="names one run"):
-        charge.run_many([1, 2], concurrency_key="k")
