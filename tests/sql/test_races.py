@@ -1,0 +1,133 @@
+"""Two sessions at one run, at the same moment: exactly one of them decides, and both learn what became of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from catbird_django.engine.tasks import Delivery
+from catbird_django.models import TaskRun
+from catbird_django.statuses import CancelVerdict, SettleVerdict
+from tests.sql.test_cancel import cancel_runs
+from tests.sql.test_settle_tasks import complete, extend, fail
+from tests.sql.test_tick import expire_leases, tick_as
+from tests.support import claim, queue_runs, register, register_worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROUNDS = 60
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """Make these calls at the same moment, each on a connection of its own; return their answers."""
+    answers: dict[int, Any] = {}
+    together = threading.Barrier(len(calls))
+
+    def make(number: int, call: Callable[[], Any]) -> None:
+        connections["default"].ensure_connection()
+        together.wait()
+        answers[number] = call()
+        connections.close_all()
+
+    threads = [threading.Thread(target=make, args=[number, call]) for number, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    return [answers[number] for number in range(len(calls))]
+
+
+@pytest.fixture
+def deliveries() -> list[Delivery]:
+    [task_id] = register("mail")
+    queue_runs("mail", ROUNDS)
+    claims = claim((task_id, 0), worker_id=register_worker(), limit=ROUNDS)
+    return [claimed.delivery for claimed in claims]
+
+
+def status_of(delivery: Delivery) -> str:
+    return TaskRun.objects.values_list("status", flat=True).get(id=delivery.run_id)
+
+
+def test_cancel_and_complete(deliveries: list[Delivery]) -> None:
+    seen: Counter[str] = Counter()
+    for delivery in deliveries:
+        [completed], [canceled] = at_once(
+            lambda held=delivery: complete([held]), lambda held=delivery: cancel_runs(held.run_id)
+        )
+        seen[status_of(delivery)] += 1
+        # Whoever was first decides: a completed run stays completed, a canceling one drops the result.
+        expected = {
+            "completed": (SettleVerdict.COMPLETED, CancelVerdict.FINISHED),
+            "canceled": (SettleVerdict.CANCELED, CancelVerdict.CANCELING),
+        }
+        assert (completed, canceled) == expected[status_of(delivery)]
+
+    assert seen.total() == ROUNDS
+
+
+def test_two_reports_of_one_claim(deliveries: list[Delivery]) -> None:
+    for delivery in deliveries:
+        [completed], [failed] = at_once(lambda held=delivery: complete([held]), lambda held=delivery: fail([held]))
+
+        verdicts = {completed, failed}
+        assert SettleVerdict.STALE in verdicts
+        assert {status_of(delivery)} == {verdict.value for verdict in verdicts - {SettleVerdict.STALE}}
+
+
+def test_a_lost_claim_is_taken_back_or_completed_never_both(deliveries: list[Delivery]) -> None:
+    worker_id = register_worker()
+    expire_leases()
+    for delivery in deliveries[:20]:
+        expire_leases()
+        [completed], _ = at_once(lambda held=delivery: complete([held]), lambda: tick_as(worker_id))
+
+        run = TaskRun.objects.get(id=delivery.run_id)
+        if completed is SettleVerdict.COMPLETED:
+            assert (run.status, run.lost_count) == ("completed", 0)
+        else:
+            assert (completed, run.status, run.lost_count) == (SettleVerdict.STALE, "queued", 1)
+
+
+def test_a_renewed_lease_is_kept_or_the_claim_is_lost_never_both(deliveries: list[Delivery]) -> None:
+    worker_id = register_worker()
+    for delivery in deliveries[:20]:
+        expire_leases()
+        [extended], _ = at_once(lambda held=delivery: extend([held]), lambda: tick_as(worker_id))
+
+        run = TaskRun.objects.get(id=delivery.run_id)
+        expected = ("started", 0) if extended is SettleVerdict.EXTENDED else ("queued", 1)
+        assert (run.status, run.lost_count) == expected
+
+
+def test_cancel_and_claim() -> None:
+    [task_id] = register("mail")
+    worker_id = register_worker()
+    for _ in range(ROUNDS):
+        [run_id] = queue_runs("mail", 1)
+        claims, [canceled] = at_once(
+            lambda: claim((task_id, 0), worker_id=worker_id), lambda held=run_id: cancel_runs(held)
+        )
+
+        status = TaskRun.objects.get(id=run_id).status
+        expected = ("canceling", CancelVerdict.CANCELING) if claims else ("canceled", CancelVerdict.CANCELED)
+        assert (status, canceled) == expected
+
+
+def test_batches_that_overlap_in_opposite_order_do_not_deadlock(deliveries: list[Delivery]) -> None:
+    """R6: one lock order; the keeper, the settler and the canceler name the same rows."""
+    ids = [delivery.run_id for delivery in deliveries]
+    for start in range(0, ROUNDS, 10):
+        part = deliveries[start : start + 10]
+        at_once(
+            lambda held=part: complete(held),
+            lambda held=part: extend(held),
+            lambda held=ids[start : start + 10]: cancel_runs(*reversed(held)),
+        )
+
+    assert set(TaskRun.objects.values_list("status", flat=True)) <= {"completed", "canceled", "canceling"}
