@@ -7,6 +7,7 @@ Commands:
                       --no-work           start everything, but enqueue nothing
                       --until-finished    stop by itself once the demo's work is finished
   test [pytest args]  run the tests, for example: python3 bootstrap.py test -x -k greet
+  bench tasks         measure tasks next to other engines, on a PostgreSQL of its own; --help tells the options
   check               run what guards the code: linter, formatter, types, layers, migrations, compose file, docs
   docs                build the documentation into docs/_build/html
 
@@ -115,7 +116,12 @@ def docs(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"demo": demo, "test": test, "check": check, "docs": docs}
+def bench(arguments: list[str]) -> NoReturn:
+    install(RUNTIME)
+    become("-m", "benchmarks", *arguments)
+
+
+COMMANDS = {"demo": demo, "test": test, "bench": bench, "check": check, "docs": docs}
 
 
 def sphinx() -> list[str]:

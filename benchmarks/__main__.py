@@ -1,0 +1,25 @@
+"""`python3 bootstrap.py bench tasks`, or `python -m benchmarks tasks` in the project's environment."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.tasks import command
+
+BENCHMARKS = {"tasks": command.main}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in BENCHMARKS:
+        print(f"bench: say which benchmark to run: {', '.join(BENCHMARKS)} (each has --help)", file=sys.stderr)
+        return 2
+    name, *rest = arguments
+    return BENCHMARKS[name](rest)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("\nStopped.")
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""The smallest Django project with our tasks in it."""

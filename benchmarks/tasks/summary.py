@@ -1,0 +1,127 @@
+"""Medians, spreads and ratios: the table for people, the JSON for whoever wants to look closer."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.tasks.contenders import OURS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One measurement of one contender in one round."""
+
+    round: int
+    contender: str
+    engine: str
+    measure: str
+    value: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What several rounds gave."""
+
+    median: float
+    lowest: float
+    highest: float
+    rounds: int
+
+    def __str__(self) -> str:
+        if self.rounds == 1:
+            return _number(self.median)
+        return f"{_number(self.median)} ({_number(self.lowest)}–{_number(self.highest)})"
+
+
+# In the order of the table's columns; whether more is better.
+MEASURES = {
+    "drain, 1 process": True,
+    "drain, 2 processes": True,
+    "bulk enqueue": True,
+    "single enqueue": True,
+    "pick-up p50, ms": False,
+    "pick-up p99, ms": False,
+    "idle statements/s": False,
+}
+
+
+def spread_of(values: Iterable[float]) -> Spread:
+    ordered = sorted(values)
+    return Spread(statistics.median(ordered), ordered[0], ordered[-1], len(ordered))
+
+
+def spreads(samples: Sequence[Sample]) -> dict[str, dict[str, Spread]]:
+    """By contender, then by measure, in the order in which they were measured."""
+    names = dict.fromkeys(sample.contender for sample in samples)
+    return {
+        name: {
+            measure: spread_of(values)
+            for measure in MEASURES
+            if (values := [s.value for s in samples if s.contender == name and s.measure == measure])
+        }
+        for name in names
+    }
+
+
+def ratios(samples: Sequence[Sample]) -> dict[str, dict[str, str]]:
+    """Our contenders over the best of each other engine, per measure: the ratio of medians, and which it was."""
+    found = spreads(samples)
+    engine_of = {sample.contender: sample.engine for sample in samples}
+    ours = [name for name in found if engine_of[name] == OURS]
+    others = dict.fromkeys(engine for engine in engine_of.values() if engine != OURS)
+    return {
+        f"{mine} ÷ {other}": {
+            measure: f"{found[mine][measure].median / best[1]:.2f}× of {best[0]}"
+            for measure, more_is_better in MEASURES.items()
+            if measure in found[mine]
+            and (best := _best(found, [n for n in found if engine_of[n] == other], measure, more_is_better)) is not None
+            and best[1] > 0
+        }
+        for mine in ours
+        for other in others
+    }
+
+
+def table(samples: Sequence[Sample]) -> str:
+    """Every contender's medians, as Markdown, and our ratios below."""
+    head = ["contender", *MEASURES]
+    rows = [
+        [name, *(str(found[measure]) if measure in found else "–" for measure in MEASURES)]
+        for name, found in spreads(samples).items()
+    ]
+    lines = [_row(head), _row(["---"] * len(head)), *map(_row, rows), ""]
+    for pair, by_measure in ratios(samples).items():
+        lines += [f"{pair}:", *(f"    {measure}: {ratio}" for measure, ratio in by_measure.items())]
+    return "\n".join(lines)
+
+
+def as_json(samples: Sequence[Sample]) -> dict[str, Any]:
+    return {
+        "samples": [asdict(sample) for sample in samples],
+        "medians": {
+            name: {measure: asdict(spread) for measure, spread in found.items()}
+            for name, found in spreads(samples).items()
+        },
+        "ratios": ratios(samples),
+    }
+
+
+def _best(
+    found: dict[str, dict[str, Spread]], names: Sequence[str], measure: str, more_is_better: bool
+) -> tuple[str, float] | None:
+    medians = [(name, found[name][measure].median) for name in names if measure in found[name]]
+    if not medians:
+        return None
+    return (max if more_is_better else min)(medians, key=lambda item: item[1])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}".replace(",", " ") if value >= 100 else f"{value:.2f}"
