@@ -81,7 +81,7 @@ CHANCY = Engine(
 CELERY = Engine(
     name="celery",
     module="on_celery",
-    packages=["celery==5.7.0", "redis==8.1.0", "packaging"],
+    packages=["celery==5.7.0", "redis==8.1.0", "packaging==26.3"],
     slowness=10,
     needs_redis=True,
 )

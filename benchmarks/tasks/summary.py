@@ -34,7 +34,7 @@ class Spread:
     def __str__(self) -> str:
         if self.rounds == 1:
             return _number(self.median)
-        return f"{_number(self.median)} ({_number(self.lowest)}–{_number(self.highest)})"
+        return f"{_number(self.median)} ({_number(self.lowest)}–{_number(self.highest)})"  # noqa: RUF001
 
 
 # In the order of the table's columns; whether more is better.
@@ -75,7 +75,7 @@ def ratios(samples: Sequence[Sample]) -> dict[str, dict[str, str]]:
     others = dict.fromkeys(engine for engine in engine_of.values() if engine != OURS)
     return {
         f"{mine} ÷ {other}": {
-            measure: f"{found[mine][measure].median / best[1]:.2f}× of {best[0]}"
+            measure: f"{found[mine][measure].median / best[1]:.2f}× of {best[0]}"  # noqa: RUF001
             for measure, more_is_better in MEASURES.items()
             if measure in found[mine]
             and (best := _best(found, [n for n in found if engine_of[n] == other], measure, more_is_better)) is not None
@@ -90,7 +90,7 @@ def table(samples: Sequence[Sample]) -> str:
     """Every contender's medians, as Markdown, and our ratios below."""
     head = ["contender", *MEASURES]
     rows = [
-        [name, *(str(found[measure]) if measure in found else "–" for measure in MEASURES)]
+        [name, *(str(found[measure]) if measure in found else "–" for measure in MEASURES)]  # noqa: RUF001
         for name, found in spreads(samples).items()
     ]
     lines = [_row(head), _row(["---"] * len(head)), *map(_row, rows), ""]

@@ -140,7 +140,7 @@ def _as_async(enqueue: Enqueue) -> Enqueue:
         enqueue.many(count)
 
     async def sleep(seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to hold up
 
     return Enqueue(one, many, sleep)
 

@@ -1,6 +1,6 @@
 """What every handler calls: counts, and notes the first start; for pick-up latency, every start.
 
-The counter lives in a small file mapped into memory, which the measuring process reads; a call costs 1–2 µs.
+The counter lives in a small file mapped into memory, which the measuring process reads; a call costs 1 to 2 µs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _probe: Probe | None = None
 
 def hit(number: int, *, times: int = 1) -> None:
     """Count one start of a handler; `number` says which job it is, if that is of interest (not negative)."""
-    global _probe  # noqa: PLW0603 - one per process, made after a fork
+    global _probe
     now = time.time()
     with _lock:
         if _probe is None or _probe.pid != os.getpid():

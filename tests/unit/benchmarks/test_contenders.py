@@ -1,0 +1,33 @@
+"""Who takes part in the benchmark."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.tasks.contenders import CONTENDERS, chosen
+from benchmarks.tasks.measures import CHECKOUT
+
+
+def test_every_engine_has_its_adapter():
+    missing = [
+        c.engine.module
+        for c in CONTENDERS
+        if not (CHECKOUT / f"benchmarks/tasks/engines/{c.engine.module}.py").exists()
+    ]
+
+    assert missing == []
+
+
+def test_every_package_of_a_peer_is_pinned():
+    loose = [package for c in CONTENDERS for package in c.engine.packages if "==" not in package]
+
+    assert loose == []
+
+
+def test_an_unknown_engine_is_refused_by_name():
+    with pytest.raises(ValueError, match="no engine 'sidekiq'"):
+        chosen(["ours", "sidekiq"])
+
+
+def test_an_engine_brings_all_its_settings():
+    assert len(chosen(["pgqueuer"])) == 3
