@@ -45,6 +45,7 @@ class Capacity:
         self._prefetch = prefetch
         self._lock = threading.Lock()
         self._total = 0
+        self._was_low = True
         self._meters: dict[int, Meter] = {}
 
     @property
@@ -61,18 +62,31 @@ class Capacity:
     def is_low(self) -> bool:
         """Whether it is time to claim again: a slot is free, or half of what may wait has been begun."""
         with self._lock:
-            prefetch = max((self._prefetch_of(task_id) for task_id in self._meters), default=0)
-            return self._total < self._slots + prefetch // 2
+            return self._is_low(time.monotonic())
 
     def take(self, count: int) -> None:
         with self._lock:
             self._total += count
+            self._was_low = False
 
-    def give_back(self, task_id: int, *, finished: bool) -> None:
+    def give_back(self, task_id: int, *, finished: bool) -> bool:
+        """Count one claim less; say whether it is worth claiming again: a slot is free, or it has just become low."""
+        now = time.monotonic()
         with self._lock:
             self._total -= 1
             if finished:
-                self._meters.setdefault(task_id, Meter()).add(time.monotonic())
+                meter = self._meters.get(task_id)
+                if meter is None:
+                    meter = self._meters[task_id] = Meter()
+                meter.add(now)
+            was_low, self._was_low = self._was_low, self._is_low(now)
+            return self._total < self._slots or (self._was_low and not was_low)
+
+    def _is_low(self, now: float) -> bool:
+        if self._total < self._slots:
+            return True
+        finished = max([meter.count(now) for meter in self._meters.values()], default=0)
+        return self._total < self._slots + min(finished, self._prefetch) // 2
 
     def _prefetch_of(self, task_id: int) -> int:
         meter = self._meters.get(task_id)

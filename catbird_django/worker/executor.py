@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -12,6 +13,8 @@ from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
+from django.db.backends.signals import connection_created
+from django.dispatch import receiver
 
 from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
 from catbird_django.engine.tasks import TaskClaim
@@ -105,8 +108,24 @@ async def _close_connections_of(context: ThreadSensitiveContext) -> None:
             return
 
 
+class _Connected(threading.local):
+    """Whether a connection was ever opened on this thread."""
+
+    here = False
+
+
+_connected = _Connected()
+
+
+@receiver(connection_created, dispatch_uid="catbird.worker.executor")
+def _note_connection(**_: object) -> None:
+    _connected.here = True
+
+
 def reset_connections() -> None:
     """Leave no trace of a handler on this thread's connections: no open transaction, no dead socket (W7)."""
+    if not _connected.here:
+        return  # asking Django for this thread's connections takes longer than a small handler
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block or (connection.connection is not None and not connection.get_autocommit()):
             connection.close()

@@ -8,7 +8,7 @@ come back (released, promoted), so the mark is dropped once a second and wheneve
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -61,8 +61,11 @@ class Lanes:
 
     def claimed(self, requests: Sequence[LaneRequest], claims: Sequence[TaskClaim]) -> None:
         """Move the marks on; forget the lanes that gave less than was asked."""
+        ids_of = defaultdict[tuple[str, int, int], list[int]](list)
+        for claim in claims:
+            ids_of[claim.queue, claim.task_id, claim.priority].append(claim.run_id)
         for request in requests:
-            ids = [claim.run_id for claim in claims if Lane(claim.queue, claim.task_id, claim.priority) == request.lane]
+            ids = ids_of[request.lane]
             if len(ids) < request.limit:
                 self._known.pop(request.lane, None)
                 self._found_at = float("-inf")

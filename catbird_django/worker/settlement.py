@@ -84,8 +84,9 @@ class Settlement:
         size = 0
         while self._outcomes and len(batch) < MAX_BATCH and size < MAX_BATCH_CHARACTERS:
             self._unsettled += 1  # before it leaves the queue: the backlog must never look empty too early
-            batch.append(self._outcomes.popleft())
-            size += _size_of(batch[-1])
+            outcome = self._outcomes.popleft()
+            batch.append(outcome)
+            size += len(outcome.output) if isinstance(outcome, Completed) else _size_of(outcome)
         return sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
 
     def _settle_until_taken(self, batch: Sequence[Outcome]) -> None:

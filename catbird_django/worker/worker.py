@@ -184,9 +184,8 @@ class Worker:
     def _finish(self, outcome: Outcome) -> None:
         """Take the outcome of a claim from whoever ran it."""
         self._settlement.add(outcome)
-        capacity = self._capacities[outcome.claim.task_id]
-        capacity.give_back(outcome.claim.task_id, finished=True)
-        if capacity.is_low():
+        task_id = outcome.claim.task_id
+        if self._capacities[task_id].give_back(task_id, finished=True):
             self._bell.ring()
 
     def _settled(self, deliveries: Sequence[Delivery]) -> None:
@@ -197,7 +196,8 @@ class Worker:
 
     def _has_settled_enough(self) -> bool:
         """Back-pressure: what is finished and not yet settled would be run again after a crash."""
-        return self._settlement.backlog <= self._settings.prefetch
+        # Two batches: while one is being settled the next may be claimed and run, else they would only take turns.
+        return self._settlement.backlog <= 2 * self._settings.prefetch
 
     def _wake_workers(self, queues: Sequence[str]) -> None:
         """Work of these queues has become due: wake this worker, and whoever else sleeps."""
