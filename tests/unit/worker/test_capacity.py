@@ -93,3 +93,15 @@ def test_sync_and_async_handlers_do_not_take_each_others_slots() -> None:
 
     capacities[3].take(1)
     assert not capacities.is_low()
+
+
+def test_a_finished_run_is_worth_a_claim_when_a_slot_is_free_or_it_has_just_become_low() -> None:
+    """Not each time: ringing for every run costs more than running a small one."""
+    held = Capacity(2, prefetch=100)
+    finish(held, task_id=1, count=100)
+    held.take(60)
+
+    answers = [held.give_back(1, finished=False) for _ in range(60)]
+
+    assert answers.index(True) == 8  # 51 left: fewer than the slots and half of the prefetch
+    assert answers.count(True) == 3  # then, and when each of the two slots became free
