@@ -68,9 +68,11 @@ class LeaseKeeper:
     def _run(self) -> None:
         regular = pause = self._lease.total_seconds() / 3
         backoff = Backoff()
-        while not self._stopping:
+        while True:
             self._woken.wait(pause)
             self._woken.clear()
+            if self._stopping:
+                break
             try:
                 self._renew()
                 # After the leases: nothing that happens to this worker's row may cost it its claims.

@@ -60,9 +60,11 @@ class Ticker:
 
     def _run(self) -> None:
         pause = self._first_pause
-        while not self._stopping:
+        while True:
             self._woken.wait(pause)
             self._woken.clear()
+            if self._stopping:
+                break
             pause = self._tick()
         connections.close_all()
 
