@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 Parse = Callable[[Any], Any]
-LONGEST = timedelta(days=366)
+LONGEST = timedelta(days=3660)
 
 
 def _duration(value: object) -> timedelta:
@@ -27,9 +27,9 @@ def _duration(value: object) -> timedelta:
     elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LONGEST.total_seconds():
         duration = timedelta(seconds=value)
     else:
-        raise ValueError("must be a number of seconds (at most a year) or a timedelta")
+        raise ValueError("must be a number of seconds (at most ten years) or a timedelta")
     if not timedelta(0) < duration <= LONGEST:
-        raise ValueError("must be longer than zero, and at most a year")
+        raise ValueError("must be longer than zero, and at most ten years")
     return duration
 
 
@@ -49,6 +49,16 @@ def _alias(value: object) -> str:
     if not isinstance(value, str) or value not in django_settings.DATABASES:
         raise ValueError(f"must be an alias in DATABASES (there: {', '.join(sorted(django_settings.DATABASES))})")
     return value
+
+
+def _optional_duration(value: object) -> timedelta | None:
+    return None if value is None else _duration(value)
+
+
+def _events(value: object) -> str:
+    if value not in ("notable", "all"):
+        raise ValueError('must be "notable" or "all"')
+    return str(value)
 
 
 def _dsn(value: object) -> str | None:
@@ -97,6 +107,16 @@ class Settings:
     """How long a stopping worker lets running handlers go on."""
     cancel_grace: timedelta = _setting(30, _duration)
     """How long a run may go on after it was canceled, before its claim is void."""
+    interrupt_grace: timedelta = _setting(5, _duration)
+    """How long a sync handler that has outlived its timeout may take to stop, before its thread is abandoned."""
+    max_abandoned: int = _setting(3, _count)
+    """After how many abandoned handlers a worker stops claiming and is replaced."""
+    max_lost: int = _setting(5, _count)
+    """How often a run may lose its worker before it fails, unless its task says otherwise."""
+    retention: timedelta | None = _setting(30 * 24 * 3600, _optional_duration)
+    """How long finished runs are kept, unless their task says otherwise; None keeps them for ever."""
+    events: str = _setting("notable", _events)
+    """What goes into the events of a run: what is "notable", or "all" its transitions."""
     max_payload: int = _setting(1024 * 1024, _count)
     """The largest input, output or headers, in bytes of JSON."""
     task_modules: tuple[str, ...] = _setting(("tasks", "flows"), _module_names)

@@ -26,10 +26,26 @@ TERMINAL_STATUSES: Final = frozenset({"completed", "failed", "skipped", "cancele
 """Statuses that are final, of every kind of run; everything else is live (R8)."""
 
 
+class RunKind(TextChoices):
+    """What kind of run an event, a log line or a tag belongs to."""
+
+    TASK = "task", pgettext_lazy("run kind", "task")
+
+
+class RunRole(TextChoices):
+    """What a run is to the run it was made from."""
+
+    RETRY = "retry", pgettext_lazy("run role", "retry")
+    ON_FAIL = "on_fail", pgettext_lazy("run role", "on fail")
+
+
 class RunVerdict(StrEnum):
     """What `cb_run_tasks` says of each input."""
 
     QUEUED = "queued"
+    REPLACED = "replaced"
+    SKIPPED = "skipped"
+    FAILED = "failed"
     DUPLICATE = "duplicate"
     UNKNOWN = "unknown"
 

@@ -34,8 +34,8 @@ def register(*names: str, queue: str = "default") -> list[int]:
             handler="",
             max_retries=0,
             max_lost=5,
-            input_schema="{}",
-            output_schema="{}",
+            input_schema={},
+            output_schema={},
             fingerprint="1",
         )
         for name in names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
+from catbird_django.conf import get_settings
 from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine import tasks as engine
 from catbird_django.engine.tasks import TaskRow
@@ -26,8 +26,12 @@ def _row(definition: TaskDefinition) -> TaskRow:
         description=definition.description,
         handler=definition.path,
         max_retries=definition.retry.max_retries,
-        max_lost=definition.max_lost,
-        input_schema=json.dumps(definition.input_codec.json_schema()),
-        output_schema=json.dumps(definition.output_codec.json_schema()),
+        max_lost=get_settings().max_lost if definition.max_lost is None else definition.max_lost,
+        on_fail=definition.on_fail,
+        on_cancel=definition.on_cancel,
+        retention=None if definition.retention is None else f"{definition.retention.total_seconds()} seconds",
+        options=definition.how_to_run.as_json(),
+        input_schema=definition.input_codec.json_schema(),
+        output_schema=definition.output_codec.json_schema(),
         fingerprint=definition.fingerprint,
     )

@@ -6,12 +6,23 @@ import hashlib
 import inspect
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
 from catbird_django.codec import Codec, codec_for
 from catbird_django.definitions.names import check_name
-from catbird_django.definitions.options import TaskOptions, max_lost, refuse_unknown_options, retry_policy
+from catbird_django.definitions.options import (
+    HandlerOptions,
+    TaskOptions,
+    handler_options,
+    max_lost,
+    on_cancel,
+    on_fail,
+    refuse_unknown_options,
+    retention,
+    retry_policy,
+)
 from catbird_django.definitions.retry import RetryPolicy
 from catbird_django.definitions.signature import Handler, Signature, location_of, read_signature, read_types
 from catbird_django.errors import DefinitionError
@@ -28,7 +39,13 @@ class TaskDefinition:
     handler: Handler | None
     stated_types: tuple[Any, Any]
     retry: RetryPolicy
-    max_lost: int
+    max_lost: int | None
+    """None: as the settings say."""
+    how_to_run: HandlerOptions
+    condition: str
+    on_fail: str
+    on_cancel: str
+    retention: timedelta | None
     location: str
 
     @cached_property
@@ -80,6 +97,11 @@ class TaskDefinition:
             self.path,
             self.retry.max_retries,
             self.max_lost,
+            self.condition,
+            self.on_fail,
+            self.on_cancel,
+            str(self.retention),
+            self.how_to_run.as_json(),
             self.input_codec.json_schema(),
             self.output_codec.json_schema(),
         ]
@@ -101,5 +123,10 @@ def define_task(
         stated_types=types,
         retry=retry_policy(options),
         max_lost=max_lost(options),
+        how_to_run=handler_options(options),
+        condition=options.get("condition", ""),
+        on_fail=on_fail(options),
+        on_cancel=on_cancel(options),
+        retention=retention(options),
         location=location_of(handler) if handler else f"Task({name!r})",
     )

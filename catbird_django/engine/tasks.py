@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from catbird_django.engine.call import Function, columns
 from catbird_django.statuses import RunVerdict, SettleVerdict
 
 JsonText = str
+Json = Any  # what json.dumps takes
 
 _SETTLE = {"run_ids": "bigint[]", "delivery_tokens": "uuid[]"}
 
-REGISTER = Function(
-    "cb_register_tasks",
-    names="text[]",
-    queues="text[]",
-    descriptions="text[]",
-    handlers="text[]",
-    max_retries="integer[]",
-    max_lost="integer[]",
-    input_schemas="jsonb[]",
-    output_schemas="jsonb[]",
-    fingerprints="text[]",
-)
+REGISTER = Function("cb_register_tasks", tasks="jsonb")
 RUN = Function(
     "cb_run_tasks",
     task="text",
@@ -50,6 +41,9 @@ CLAIM = Function(
     low_ids="bigint[]",
     limits="integer[]",
 )
+CLAIM_SUSPECT = Function(
+    "cb_claim_suspect_tasks", worker_id="bigint", lease="interval", task_ids="bigint[]", queues="text[]"
+)
 COMPLETE = Function("cb_complete_tasks", **_SETTLE, outputs="jsonb[]", notify="boolean")
 FAIL = Function("cb_fail_tasks", **_SETTLE, errors="jsonb[]", retry_delays="interval[]", notify="boolean")
 RELEASE = Function("cb_release_tasks", **_SETTLE, delays="interval[]", notify="boolean")
@@ -59,7 +53,7 @@ READ = Function("cb_read_task_runs", run_ids="bigint[]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
-    """A task as it is stored."""
+    """A task as it is stored; the fields are columns of `cb_tasks`."""
 
     name: str
     queue: str
@@ -67,8 +61,14 @@ class TaskRow:
     handler: str
     max_retries: int
     max_lost: int
-    input_schema: JsonText | None
-    output_schema: JsonText | None
+    condition: Json = None
+    on_fail: str = ""
+    on_cancel: str = "stop"
+    retention: str | None = None
+    """As PostgreSQL writes an interval."""
+    options: Mapping[str, Json] = field(default_factory=dict)
+    input_schema: Json = None
+    output_schema: Json = None
     fingerprint: str
 
 
@@ -150,18 +150,7 @@ class TaskRunState(NamedTuple):
 
 def register_tasks(tasks: Sequence[TaskRow], *, using: str) -> list[int]:
     """Make these tasks known, or bring them up to date; return their ids, in order."""
-    rows = REGISTER.rows(
-        using,
-        names=[task.name for task in tasks],
-        queues=[task.queue for task in tasks],
-        descriptions=[task.description for task in tasks],
-        handlers=[task.handler for task in tasks],
-        max_retries=[task.max_retries for task in tasks],
-        max_lost=[task.max_lost for task in tasks],
-        input_schemas=[task.input_schema for task in tasks],
-        output_schemas=[task.output_schema for task in tasks],
-        fingerprints=[task.fingerprint for task in tasks],
-    )
+    rows = REGISTER.rows(using, tasks=json.dumps([asdict(task) for task in tasks]))
     return [task_id for (task_id,) in rows]
 
 
@@ -213,6 +202,20 @@ def claim_tasks(requests: Sequence[LaneRequest], *, worker_id: int, lease: timed
         limits=[request.limit for request in requests],
     )
     return [TaskClaim(*row) for row in rows]
+
+
+def claim_suspect_task(
+    task_ids: Sequence[int], queues: Sequence[str] | None, *, worker_id: int, lease: timedelta, using: str
+) -> TaskClaim | None:
+    """Claim one due run that has lost its worker twice, of these tasks and queues (None: all), if there is one."""
+    rows = CLAIM_SUSPECT.rows(
+        using,
+        worker_id=worker_id,
+        lease=lease,
+        task_ids=list(task_ids),
+        queues=None if queues is None else list(queues),
+    )
+    return TaskClaim(*rows[0]) if rows else None
 
 
 def complete_tasks(

@@ -1,10 +1,11 @@
-"""What keeps the engine going: leases for work that one worker does for all."""
+"""What keeps the engine going: leases for work that one worker does for all, and circuit breakers."""
 
 from __future__ import annotations
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from catbird_django.models.tasks import Task
 from catbird_django.models.workers import Worker
 
 
@@ -25,3 +26,27 @@ class Lease(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Breaker(models.Model):
+    """The circuit breaker of a task, shared by all workers (T9). There is a row once it has seen a failure."""
+
+    task = models.OneToOneField(
+        Task, models.DO_NOTHING, related_name="breaker", verbose_name=_("task"), db_constraint=False
+    )
+    failure_count = models.IntegerField(_("failures in a row"), db_default=0)
+    open_until = models.DateTimeField(
+        _("open until"), null=True, help_text=_("Nothing is claimed before; empty means that it is closed.")
+    )
+    trial_until = models.DateTimeField(
+        _("trial until"), null=True, help_text=_("A worker tries one run; if it is not heard of, another may.")
+    )
+
+    class Meta:
+        db_table = "cb_breakers"
+        verbose_name = _("circuit breaker")
+        verbose_name_plural = _("circuit breakers")
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return str(self.task_id)

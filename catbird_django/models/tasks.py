@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, JSONField, Q, Value
 from django.utils.translation import gettext_lazy as _
 
 from catbird_django.models.workers import Worker
-from catbird_django.statuses import TERMINAL_STATUSES, TaskStatus
+from catbird_django.statuses import TERMINAL_STATUSES, RunRole, TaskStatus
 
 HELD = [TaskStatus.STARTED, TaskStatus.CANCELING]
 TERMINAL = sorted(TERMINAL_STATUSES)
 LIVE = sorted(set(TaskStatus.values) - TERMINAL_STATUSES)
 # What an idempotency key stands for: live runs, and those that had their effect. The others free it.
 EFFECTIVE = sorted({*LIVE, TaskStatus.COMPLETED.value, TaskStatus.SKIPPED.value})
+
+# From so many lost deliveries on a run is claimed alone: it may be what kills its workers (T7a).
+SUSPECT = 2
 
 
 class Task(models.Model):
@@ -26,6 +29,19 @@ class Task(models.Model):
     max_retries = models.IntegerField(_("retries"), db_default=0, help_text=_("How often a failed run is tried again."))
     max_lost = models.IntegerField(
         _("lost deliveries allowed"), db_default=5, help_text=_("How often a run may lose its worker before it fails.")
+    )
+    condition = models.JSONField(
+        _("condition"), null=True, help_text=_("Checked when a run is queued; false means it is skipped.")
+    )
+    on_fail = models.TextField(_("on fail"), db_default="", help_text=_("The task that is run when a run has failed."))
+    on_cancel = models.TextField(
+        _("on cancel"), db_default="stop", help_text=_("Whether a started handler is stopped, or may finish.")
+    )
+    retention = models.DurationField(
+        _("retention"), null=True, help_text=_("How long finished runs are kept; empty means as the settings say.")
+    )
+    options = models.JSONField(
+        _("options"), db_default=Value({}, JSONField()), help_text=_("How workers run it: timeout, concurrency, …")
     )
     input_schema = models.JSONField(_("input schema"), null=True)
     output_schema = models.JSONField(_("output schema"), null=True)
@@ -86,6 +102,24 @@ class TaskRun(models.Model):
     idempotency_key = models.TextField(
         _("idempotency key"), null=True, help_text=_("One run of the task per key, unless it failed.")
     )
+    debounce_key = models.TextField(
+        _("debounce key"), null=True, help_text=_("One queued run of the task per key; given up when it is started.")
+    )
+    expires_at = models.DateTimeField(_("expires at"), null=True, help_text=_("Not started after this time."))
+    origin = models.ForeignKey(
+        "self",
+        models.DO_NOTHING,
+        related_name="successors",
+        verbose_name=_("origin"),
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        help_text=_("The run that this one was made from."),
+    )
+    role = models.TextField(
+        _("role"), choices=RunRole.choices, db_default="", help_text=_("What it is to its origin.")
+    )
+    progress = models.JSONField(_("progress"), null=True, help_text=_("How far the handler says it is."))
     delivery_token = models.UUIDField(_("delivery token"), null=True)
     lease_until = models.DateTimeField(_("lease until"), null=True)
     worker = models.ForeignKey(
@@ -114,11 +148,22 @@ class TaskRun(models.Model):
         verbose_name = _("task run")
         verbose_name_plural = _("task runs")
         default_permissions = ("view",)
+        permissions = [
+            ("start_run", _("Can start runs")),
+            ("cancel_run", _("Can cancel runs")),
+            ("retry_run", _("Can run again what has ended")),
+            ("view_payload", _("Can see inputs, outputs and tracebacks")),
+        ]
         indexes = [
             models.Index(
                 fields=["queue", "task", "priority", "id"],
                 name="cb_task_runs_claimable",
-                condition=Q(status="queued", visible_at__isnull=True),
+                condition=Q(status="queued", visible_at__isnull=True, lost_count__lt=SUSPECT),
+            ),
+            models.Index(
+                fields=["queue", "task", "priority", "id"],
+                name="cb_task_runs_suspect",
+                condition=Q(status="queued", visible_at__isnull=True, lost_count__gte=SUSPECT),
             ),
             models.Index(
                 fields=["visible_at"],
@@ -128,6 +173,12 @@ class TaskRun(models.Model):
             models.Index(
                 fields=["cancel_requested_at"], name="cb_task_runs_canceling", condition=Q(status="canceling")
             ),
+            models.Index(
+                fields=["expires_at"],
+                name="cb_task_runs_expiring",
+                condition=Q(status="queued", expires_at__isnull=False),
+            ),
+            models.Index(fields=["origin"], name="cb_task_runs_successors", condition=Q(origin__isnull=False)),
             models.Index(fields=["lease_until"], name="cb_task_runs_leased", condition=Q(lease_until__isnull=False)),
         ]
         constraints = [
@@ -140,6 +191,11 @@ class TaskRun(models.Model):
                 fields=["task", "idempotency_key"],
                 name="cb_task_runs_one_effective_per_key",
                 condition=Q(idempotency_key__isnull=False, status__in=EFFECTIVE),
+            ),
+            models.UniqueConstraint(
+                fields=["task", "debounce_key"],
+                name="cb_task_runs_one_queued_per_key",
+                condition=Q(debounce_key__isnull=False, status="queued"),
             ),
             models.CheckConstraint(
                 condition=Q(concurrency_key__isnull=True) | Q(idempotency_key__isnull=True),

@@ -19,6 +19,15 @@ class Worker(models.Model):
     started_at = models.DateTimeField(_("started at"))
     seen_at = models.DateTimeField(_("seen at"))
     stopped_at = models.DateTimeField(_("stopped at"), null=True)
+    draining_since = models.DateTimeField(
+        _("draining since"), null=True, help_text=_("Claims no more, and ends when its handlers have.")
+    )
+    is_listening = models.BooleanField(
+        _("listening"), db_default=False, help_text=_("Whether NOTIFY reaches it; else it polls.")
+    )
+    abandoned_count = models.IntegerField(
+        _("abandoned handlers"), db_default=0, help_text=_("Handlers that outlived their timeout and could not be stopped.")
+    )
     sleeping_since = models.DateTimeField(_("sleeping since"), null=True, help_text=_("Waits to be woken by NOTIFY."))
 
     class Meta:

@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
@@ -16,6 +15,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 from django.dispatch import receiver
 
+from catbird_django.client.context import Reporter
 from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.worker.handlers import TaskHandler
@@ -28,11 +28,17 @@ class Executor:
     """Calls handlers: decoded arguments in, an outcome out. Whatever a handler raises is an outcome too."""
 
     def __init__(
-        self, handlers: dict[int, TaskHandler], *, max_payload: int, is_canceled: Callable[[TaskClaim], bool]
+        self,
+        handlers: dict[int, TaskHandler],
+        *,
+        max_payload: int,
+        is_canceled: Callable[[TaskClaim], bool],
+        reporter_for: Callable[[TaskClaim], Reporter],
     ) -> None:
         self._handlers = handlers
         self._max_payload = max_payload
         self._is_canceled = is_canceled
+        self._reporter_for = reporter_for
 
     def run(self, claim: TaskClaim) -> Outcome:
         """Run a sync handler on the current thread."""
@@ -64,7 +70,7 @@ class Executor:
     def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
         if self._is_canceled(claim):  # while it waited for its turn
             raise CancelRequested
-        return handler.arguments(claim, partial(self._is_canceled, claim))
+        return handler.arguments(claim, self._reporter_for(claim))
 
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
         return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from catbird_django.client.context import TaskContext
+from catbird_django.client.context import Reporter, TaskContext
 from catbird_django.codec import Codec
+from catbird_django.definitions.options import HandlerOptions
 from catbird_django.definitions.retry import RetryPolicy
 from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine.tasks import TaskClaim
@@ -25,26 +26,27 @@ class TaskHandler:
     takes_input: bool
     takes_context: bool
     retry: RetryPolicy
+    options: HandlerOptions
     input_codec: Codec[Any]
     output_codec: Codec[Any]
 
-    def arguments(self, claim: TaskClaim, asks_to_stop: Callable[[], bool]) -> list[Any]:
+    def arguments(self, claim: TaskClaim, reporter: Reporter) -> list[Any]:
         """The arguments for a claim; raise PayloadError when its input does not fit the type (any more)."""
         arguments: list[Any] = []
         if self.takes_input:
             arguments.append(self.input_codec.decode(claim.input, name="input"))
         if self.takes_context:
-            arguments.append(self._context(claim, asks_to_stop))
+            arguments.append(self._context(claim, reporter))
         return arguments
 
-    def _context(self, claim: TaskClaim, asks_to_stop: Callable[[], bool]) -> TaskContext:
+    def _context(self, claim: TaskClaim, reporter: Reporter) -> TaskContext:
         return TaskContext(
             run_id=claim.run_id,
             task=self.name,
             queue=claim.queue,
             attempt=claim.attempt,
             headers=json.loads(claim.headers) if claim.headers else {},
-            asks_to_stop=asks_to_stop,
+            reporter=reporter,
         )
 
 
@@ -63,6 +65,7 @@ def build_handlers(definitions: Iterable[TaskDefinition], task_ids: dict[str, in
             takes_input=definition.signature.takes_input,
             takes_context=definition.signature.takes_context,
             retry=definition.retry,
+            options=definition.how_to_run,
             input_codec=definition.input_codec,
             output_codec=definition.output_codec,
         )

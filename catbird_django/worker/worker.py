@@ -33,6 +33,7 @@ from catbird_django.worker.executor import Executor
 from catbird_django.worker.handlers import build_handlers
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.outcome import Outcome, Released
+from catbird_django.worker.reports import ClaimReporter
 from catbird_django.worker.settlement import Settlement
 from catbird_django.worker.threads import ThreadRunner
 from catbird_django.worker.tick import Ticker
@@ -76,7 +77,8 @@ class Worker:
         executor = Executor(
             self._handlers,
             max_payload=settings.max_payload,
-            is_canceled=lambda claim: self._leases.is_canceled(claim.delivery),
+            is_canceled=self._is_canceled,
+            reporter_for=partial(ClaimReporter, is_canceled=self._is_canceled),
         )
         self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._settled)
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
@@ -204,6 +206,9 @@ class Worker:
         self._bell.ring()
         if self._settings.notify:
             workers.wake_workers(queues, using=self._using)
+
+    def _is_canceled(self, claim: TaskClaim) -> bool:
+        return self._leases.is_canceled(claim.delivery)
 
     def _is_idle(self) -> bool:
         return not self._capacities.in_flight and not self._settlement.backlog

@@ -169,7 +169,8 @@ def test_grants_name_every_function_and_table_and_nothing_else() -> None:
 
 
 PAYLOAD = {"input", "output", "error", "headers", "input_schema", "output_schema", "delivery_token"}
-PAYLOAD |= {"concurrency_key", "idempotency_key", "cancel_reason", "canceled_by"}  # may name people
+PAYLOAD |= {"progress", "details", "message", "tag"}
+PAYLOAD |= {"debounce_key", "concurrency_key", "idempotency_key", "cancel_reason", "canceled_by"}  # may name people
 
 
 @pytest.mark.django_db

@@ -30,6 +30,8 @@ def rows_of(page: str) -> list[list[str]]:
 def as_written(default: object) -> str:
     """A default as one would write it into the settings."""
     match default:
+        case timedelta() if default >= timedelta(days=1):
+            return f"{default.days} * 24 * 3600"
         case timedelta():
             return f"{default.total_seconds():g}"
         case tuple():

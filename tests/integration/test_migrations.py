@@ -34,8 +34,8 @@ def queue_a_run(alias: str) -> int:
         handler="",
         max_retries=0,
         max_lost=5,
-        input_schema="{}",
-        output_schema="{}",
+        input_schema={},
+        output_schema={},
         fingerprint="1",
     )
     register_tasks([row], using=alias)

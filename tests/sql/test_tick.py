@@ -7,10 +7,11 @@ import pytest
 from django.db.models.functions import Now
 
 from catbird_django.engine import tasks
+from catbird_django.engine.tasks import claim_suspect_task
 from catbird_django.engine.tick import Tick, tick
 from catbird_django.models import Lease, Task, TaskRun
 from catbird_django.statuses import SettleVerdict
-from tests.support import USING, claim, queue_runs, register, register_worker, second_session
+from tests.support import LEASE, USING, claim, queue_runs, register, register_worker, second_session
 
 HOLD = timedelta(seconds=15)
 GRACE = timedelta(seconds=30)
@@ -95,10 +96,13 @@ def test_a_run_that_loses_its_worker_too_often_fails() -> None:
     queue_runs("mail", 1)
     worker_id = register_worker()
 
-    for _ in range(3):
+    for _ in range(2):
         claim((task_id, 0), worker_id=worker_id)
         expire_leases()
         tick_as(worker_id)
+    claim_suspect_task([task_id], None, worker_id=worker_id, lease=LEASE, using=USING)
+    expire_leases()
+    tick_as(worker_id)
 
     run = TaskRun.objects.get()
     assert (run.status, run.lost_count, run.delivery_count) == ("failed", 3, 3)

@@ -59,8 +59,8 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         _cb_check_keys, _cb_check_run_options, _cb_different_verdicts, _cb_end_canceling_tasks,
         _cb_end_overdue_canceling_tasks, _cb_lost_error, _cb_make_tasks_due, _cb_notify_sleepers, _cb_now,
         _cb_run_keyed_tasks, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_tasks, _cb_verdicts,
-        cb_announce_sleep, cb_cancel_claimed_tasks, cb_cancel_tasks, cb_claim_tasks, cb_complete_tasks,
-        cb_extend_tasks, cb_fail_tasks, cb_find_task_lanes, cb_prune_tasks, cb_read_task_runs, cb_register_tasks,
+        cb_announce_sleep, cb_cancel_claimed_tasks, cb_cancel_tasks, cb_claim_suspect_tasks,
+        cb_claim_tasks, cb_complete_tasks, cb_extend_tasks, cb_fail_tasks, cb_find_task_lanes, cb_prune_tasks, cb_read_task_runs, cb_register_tasks,
         cb_register_worker, cb_release_tasks, cb_renew_worker, cb_run_tasks, cb_schema_version, cb_stop_worker,
         cb_tick, cb_wake_tick, cb_wake_workers
     '
@@ -70,7 +70,7 @@ $$;
 CREATE OR REPLACE FUNCTION _cb_tables()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
-    SELECT 'cb_leases, cb_task_runs, cb_tasks, cb_workers'
+    SELECT 'cb_breakers, cb_events, cb_leases, cb_run_logs, cb_run_tags, cb_task_runs, cb_tasks, cb_workers'
 $$;
 
 -- The GRANT statements that let a role read what holds no payload. A new column is hidden until it is named here.
@@ -80,11 +80,16 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT string_agg(format('GRANT SELECT (%s) ON %I TO %I', visible.columns, visible.table_name, p_role), '; ')
     FROM (
         VALUES
-            ('cb_tasks', 'id, name, queue, description, handler, max_retries, max_lost, fingerprint, registered_at'),
-            ('cb_task_runs', 'id, task_id, queue, status, priority, run_at, visible_at, lease_until, worker_id,
-                cancel_requested_at, delivery_count, failure_count, lost_count, queued_at, started_at, finished_at'),
+            ('cb_tasks', 'id, name, queue, description, handler, max_retries, max_lost, condition, on_fail, on_cancel,
+                retention, options, fingerprint, registered_at'),
+            ('cb_task_runs', 'id, task_id, queue, status, priority, run_at, visible_at, expires_at, origin_id,
+                role, lease_until, worker_id, cancel_requested_at, delivery_count, failure_count, lost_count, queued_at, started_at, finished_at'),
             ('cb_workers', 'id, boot_id, host, pid, version, queues, handlers, slots, started_at, seen_at, stopped_at,
-                sleeping_since'),
-            ('cb_leases', 'id, name, worker_id, held_until')
+                draining_since, is_listening, abandoned_count, sleeping_since'),
+            ('cb_leases', 'id, name, worker_id, held_until'),
+            ('cb_breakers', 'id, task_id, failure_count, open_until, trial_until'),
+            ('cb_run_logs', 'id, at, run_kind, run_id, attempt, level'),
+            ('cb_run_tags', 'id, run_kind, run_id'),
+            ('cb_events', 'id, at, run_kind, run_id, event, from_status, to_status, actor')
     ) AS visible (table_name, columns)
 $$;

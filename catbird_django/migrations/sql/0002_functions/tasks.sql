@@ -9,28 +9,20 @@
 --
 -- Locks: task runs by id; claims skip what is locked and wait for nobody.
 
--- Make these tasks known, or bring them up to date. A task whose fingerprint is already stored is not written.
--- Returns the id of every task, in the order given. Locks: the tasks that change, by name.
-CREATE OR REPLACE FUNCTION cb_register_tasks(
-    p_names text[],
-    p_queues text[],
-    p_descriptions text[],
-    p_handlers text[],
-    p_max_retries integer[],
-    p_max_lost integer[],
-    p_input_schemas jsonb[],
-    p_output_schemas jsonb[],
-    p_fingerprints text[]
-)
+-- Make these tasks known, or bring them up to date: a JSON array of objects whose keys are columns of cb_tasks. A task whose
+-- fingerprint is already stored is not written. Returns the id of every task, in the order given. Locks: the tasks that
+-- change, by name.
+CREATE OR REPLACE FUNCTION cb_register_tasks(p_tasks jsonb)
 RETURNS TABLE (task_id bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO cb_tasks AS task
-        (name, queue, description, handler, max_retries, max_lost, input_schema, output_schema, fingerprint, registered_at)
-    SELECT given.*, _cb_now()
-    FROM unnest(p_names, p_queues, p_descriptions, p_handlers, p_max_retries, p_max_lost, p_input_schemas,
-                p_output_schemas, p_fingerprints)
-        AS given (name, queue, description, handler, max_retries, max_lost, input_schema, output_schema, fingerprint)
+        (name, queue, description, handler, max_retries, max_lost, condition, on_fail, on_cancel, retention, options,
+         input_schema, output_schema, fingerprint, registered_at)
+    SELECT given.name, given.queue, given.description, given.handler, given.max_retries, given.max_lost, given.condition,
+           given.on_fail, given.on_cancel, given.retention, given.options, given.input_schema, given.output_schema,
+           given.fingerprint, _cb_now()
+    FROM jsonb_populate_recordset(NULL::cb_tasks, p_tasks) AS given
     WHERE NOT EXISTS (
         SELECT FROM cb_tasks AS known WHERE known.name = given.name AND known.fingerprint = given.fingerprint
     )
@@ -41,6 +33,11 @@ BEGIN
         handler = excluded.handler,
         max_retries = excluded.max_retries,
         max_lost = excluded.max_lost,
+        condition = excluded.condition,
+        on_fail = excluded.on_fail,
+        on_cancel = excluded.on_cancel,
+        retention = excluded.retention,
+        options = excluded.options,
         input_schema = excluded.input_schema,
         output_schema = excluded.output_schema,
         fingerprint = excluded.fingerprint,
@@ -50,8 +47,8 @@ BEGIN
     -- A statement of its own: it must see what another process committed while the insert waited for it.
     RETURN QUERY
     SELECT task.id
-    FROM unnest(p_names) WITH ORDINALITY AS given (name, place)
-    JOIN cb_tasks AS task ON task.name = given.name
+    FROM jsonb_array_elements(p_tasks) WITH ORDINALITY AS given (task, place)
+    JOIN cb_tasks AS task ON task.name = given.task ->> 'name'
     ORDER BY given.place;
 END;
 $$;
@@ -152,7 +149,7 @@ BEGIN
         (
             SELECT run.queue, run.task_id, run.priority, run.id
             FROM cb_task_runs AS run
-            WHERE run.status = 'queued' AND run.visible_at IS NULL
+            WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
             ORDER BY run.queue, run.task_id, run.priority, run.id
             LIMIT 1
         )
@@ -163,7 +160,7 @@ BEGIN
             SELECT run.queue, run.task_id, run.priority, run.id
             FROM cb_task_runs AS run
             WHERE (run.queue, run.task_id, run.priority) > (lane.queue, lane.task_id, lane.priority)
-              AND run.status = 'queued' AND run.visible_at IS NULL
+              AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
             ORDER BY run.queue, run.task_id, run.priority, run.id
             LIMIT 1
         ) AS following
@@ -175,7 +172,8 @@ END;
 $$;
 
 -- Claim due runs for a worker, at most p_limits of each lane (queue, task, priority), oldest first, beginning at the
--- lane's low-water mark p_low_ids (0: at its head). One delivery token for the whole call. Never waits for a lock.
+-- lane's low-water mark p_low_ids (0: at its head). One delivery token for the whole call. Never waits for a lock. Runs
+-- that have lost their worker twice are left out: they are claimed alone (T7a).
 --
 -- The comparisons are of rows because `=` on three columns with ORDER BY id lets the planner walk the primary key and
 -- filter; this way only the claim index gives the order. The settings pin that plan, on an empty table too.
@@ -213,6 +211,7 @@ BEGIN
         lease_until = _cb_now() + p_lease,
         worker_id = p_worker_id,
         delivery_count = run.delivery_count + 1,
+        debounce_key = NULL,
         started_at = coalesce(run.started_at, _cb_now())
     WHERE run.id = ANY (ARRAY(
         SELECT head.id
@@ -224,12 +223,60 @@ BEGIN
             WHERE (due.queue, due.task_id, due.priority, due.id)
                     >= (lane.queue, lane.task_id, lane.priority, lane.low_id)
               AND (due.queue, due.task_id, due.priority) <= (lane.queue, lane.task_id, lane.priority)
-              AND due.status = 'queued' AND due.visible_at IS NULL
+              AND due.status = 'queued' AND due.visible_at IS NULL AND due.lost_count < 2
             ORDER BY due.queue, due.task_id, due.priority, due.id
             LIMIT lane.slots
             FOR UPDATE SKIP LOCKED
         ) AS head
     ))
+    RETURNING run.id, run.delivery_token, run.queue, run.task_id, run.priority::integer, run.input, run.headers,
+              run.delivery_count, run.failure_count, run.lost_count;
+END;
+$$;
+
+-- Claim one due run that has lost its worker at least twice, the highest, then oldest, of these tasks and queues (NULL:
+-- all): it may be what kills its workers, so nothing is claimed with it (T7a). Answers as cb_claim_tasks. Never waits.
+CREATE OR REPLACE FUNCTION cb_claim_suspect_tasks(
+    p_worker_id bigint,
+    p_lease interval,
+    p_task_ids bigint[],
+    p_queues text[] DEFAULT NULL
+)
+RETURNS TABLE (
+    run_id bigint,
+    delivery_token uuid,
+    queue text,
+    task_id bigint,
+    priority integer,
+    input jsonb,
+    headers jsonb,
+    delivery_count integer,
+    failure_count integer,
+    lost_count integer
+)
+LANGUAGE plpgsql ROWS 1 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_token uuid := gen_random_uuid();
+BEGIN
+    RETURN QUERY
+    UPDATE cb_task_runs AS run
+    SET status = 'started',
+        delivery_token = v_token,
+        lease_until = _cb_now() + p_lease,
+        worker_id = p_worker_id,
+        delivery_count = run.delivery_count + 1,
+        debounce_key = NULL,
+        started_at = coalesce(run.started_at, _cb_now())
+    WHERE run.id = (
+        SELECT suspect.id
+        FROM cb_task_runs AS suspect
+        WHERE suspect.status = 'queued' AND suspect.visible_at IS NULL AND suspect.lost_count >= 2
+          AND suspect.task_id = ANY (p_task_ids) AND (p_queues IS NULL OR suspect.queue = ANY (p_queues))
+        ORDER BY suspect.priority DESC, suspect.id
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    )
     RETURNING run.id, run.delivery_token, run.queue, run.task_id, run.priority::integer, run.input, run.headers,
               run.delivery_count, run.failure_count, run.lost_count;
 END;
