@@ -6,6 +6,7 @@ What is importable from here is the public API; everything else may change any d
 from catbird_django.client.cancel import acancel_task, cancel_task
 from catbird_django.client.context import TaskContext
 from catbird_django.client.decorator import task
+from catbird_django.client.failures import RunFailure, TaskFailure
 from catbird_django.client.handles import TaskHandle
 from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
 from catbird_django.client.tasks import Task, arun_task, run_task
@@ -36,12 +37,14 @@ __all__ = [
     "Retry",
     "RunCanceled",
     "RunExpired",
+    "RunFailure",
     "RunNotFound",
     "RunSkipped",
     "Snooze",
     "Task",
     "TaskContext",
     "TaskFailed",
+    "TaskFailure",
     "TaskHandle",
     "UnknownName",
     "WaitInTransaction",

@@ -11,6 +11,7 @@
 | catbird.E007 | a task module cannot be imported |
 | catbird.E008 | a task whose types cannot be used |
 | catbird.W001 | a migration that brings the SQL up to date is pending |
+| catbird.W002 | a task's `on_fail` names a task that is not declared here |
 """
 
 from __future__ import annotations
@@ -65,7 +66,21 @@ def check_definitions(**_: Any) -> list[CheckMessage]:
     found += [Error(str(conflict), id="catbird.E006") for conflict in registry.conflicts.values()]
     for definition in registry.tasks.values():
         found += _check_types(definition)
+        found += _check_on_fail(definition)
     return found
+
+
+def _check_on_fail(definition: TaskDefinition) -> list[CheckMessage]:
+    if not definition.on_fail or definition.on_fail in registry.tasks:
+        return []
+    return [
+        checks.Warning(
+            f"{definition.location}: on_fail of task {definition.name!r} names {definition.on_fail!r}, "
+            f"which is not declared here",
+            hint="Correct the name, or declare it with Task(…) if another process handles it.",
+            id="catbird.W002",
+        )
+    ]
 
 
 def _check_types(definition: TaskDefinition) -> list[CheckMessage]:

@@ -61,7 +61,7 @@ class TaskContext:
             raise CancelRequested
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Say how far the run is. Shown live; of several in quick succession only the last may be. Cheap to call often."""
+        """Say how far the run is. Cheap to call often: of several in quick succession only the last may be shown."""
         self.stop_if_canceled()
         self.reporter.progress(done, total, message)
 

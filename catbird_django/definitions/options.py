@@ -137,7 +137,8 @@ def on_fail(options: TaskOptions) -> str:
 
 def on_cancel(options: TaskOptions) -> OnCancel:
     """What a cancel does to a started handler."""
-    return _one_of("on_cancel", options.get("on_cancel", "stop"), get_args(OnCancel))
+    chosen: OnCancel = _one_of("on_cancel", options.get("on_cancel", "stop"), get_args(OnCancel))
+    return chosen
 
 
 def retention(options: TaskOptions) -> timedelta | None:

@@ -40,11 +40,17 @@ CLAIM = Function(
     priorities="integer[]",
     low_ids="bigint[]",
     limits="integer[]",
+    all_events="boolean",
 )
 CLAIM_SUSPECT = Function(
-    "cb_claim_suspect_tasks", worker_id="bigint", lease="interval", task_ids="bigint[]", queues="text[]"
+    "cb_claim_suspect_tasks",
+    worker_id="bigint",
+    lease="interval",
+    task_ids="bigint[]",
+    queues="text[]",
+    all_events="boolean",
 )
-COMPLETE = Function("cb_complete_tasks", **_SETTLE, outputs="jsonb[]", notify="boolean")
+COMPLETE = Function("cb_complete_tasks", **_SETTLE, outputs="jsonb[]", notify="boolean", all_events="boolean")
 FAIL = Function("cb_fail_tasks", **_SETTLE, errors="jsonb[]", retry_delays="interval[]", notify="boolean")
 RELEASE = Function("cb_release_tasks", **_SETTLE, delays="interval[]", notify="boolean")
 EXTEND = Function("cb_extend_tasks", **_SETTLE, lease="interval")
@@ -189,7 +195,9 @@ def find_task_lanes(task_ids: Sequence[int], queues: Sequence[str] | None, *, us
     return [LaneHead(*row) for row in rows]
 
 
-def claim_tasks(requests: Sequence[LaneRequest], *, worker_id: int, lease: timedelta, using: str) -> list[TaskClaim]:
+def claim_tasks(
+    requests: Sequence[LaneRequest], *, worker_id: int, lease: timedelta, all_events: bool = False, using: str
+) -> list[TaskClaim]:
     """Claim due runs of these lanes for a worker."""
     rows = CLAIM.rows(
         using,
@@ -200,12 +208,19 @@ def claim_tasks(requests: Sequence[LaneRequest], *, worker_id: int, lease: timed
         priorities=[request.lane.priority for request in requests],
         low_ids=[request.low_id for request in requests],
         limits=[request.limit for request in requests],
+        all_events=all_events,
     )
     return [TaskClaim(*row) for row in rows]
 
 
 def claim_suspect_task(
-    task_ids: Sequence[int], queues: Sequence[str] | None, *, worker_id: int, lease: timedelta, using: str
+    task_ids: Sequence[int],
+    queues: Sequence[str] | None,
+    *,
+    worker_id: int,
+    lease: timedelta,
+    all_events: bool = False,
+    using: str,
 ) -> TaskClaim | None:
     """Claim one due run that has lost its worker twice, of these tasks and queues (None: all), if there is one."""
     rows = CLAIM_SUSPECT.rows(
@@ -214,17 +229,20 @@ def claim_suspect_task(
         lease=lease,
         task_ids=list(task_ids),
         queues=None if queues is None else list(queues),
+        all_events=all_events,
     )
     return TaskClaim(*rows[0]) if rows else None
 
 
 def complete_tasks(
-    completions: Sequence[tuple[Delivery, JsonText]], *, notify: bool, using: str
+    completions: Sequence[tuple[Delivery, JsonText]], *, notify: bool, all_events: bool = False, using: str
 ) -> list[SettleVerdict]:
     """Complete these runs with their outputs; say of each, in order, whether it was still ours."""
     run_ids, tokens = columns([delivery for delivery, _ in completions], 2)
     outputs = [output for _, output in completions]
-    rows = COMPLETE.rows(using, run_ids=run_ids, delivery_tokens=tokens, outputs=outputs, notify=notify)
+    rows = COMPLETE.rows(
+        using, run_ids=run_ids, delivery_tokens=tokens, outputs=outputs, notify=notify, all_events=all_events
+    )
     return _verdicts(rows)
 
 

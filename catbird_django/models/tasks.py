@@ -116,9 +116,7 @@ class TaskRun(models.Model):
         db_index=False,
         help_text=_("The run that this one was made from."),
     )
-    role = models.TextField(
-        _("role"), choices=RunRole.choices, db_default="", help_text=_("What it is to its origin.")
-    )
+    role = models.TextField(_("role"), choices=RunRole.choices, db_default="", help_text=_("What it is to its origin."))
     progress = models.JSONField(_("progress"), null=True, help_text=_("How far the handler says it is."))
     delivery_token = models.UUIDField(_("delivery token"), null=True)
     lease_until = models.DateTimeField(_("lease until"), null=True)

@@ -26,7 +26,9 @@ class Worker(models.Model):
         _("listening"), db_default=False, help_text=_("Whether NOTIFY reaches it; else it polls.")
     )
     abandoned_count = models.IntegerField(
-        _("abandoned handlers"), db_default=0, help_text=_("Handlers that outlived their timeout and could not be stopped.")
+        _("abandoned handlers"),
+        db_default=0,
+        help_text=_("Handlers that outlived their timeout and could not be stopped."),
     )
     sleeping_since = models.DateTimeField(_("sleeping since"), null=True, help_text=_("Waits to be woken by NOTIFY."))
 

@@ -2,7 +2,9 @@
 --
 -- Between the two it is 'canceling'. Its worker learns of it at the next renewal of its lease, which a notification
 -- brings forward. Whatever the handler reports then, the run is canceled: a result that arrives meanwhile is dropped. It
--- also ends when its worker is lost, or when the grace is over (`sql/tick.sql`). A run that has ended stays as it is.
+-- also ends when its worker is lost, or when the grace is over (`sql/tick.sql`). A task with on_cancel 'finish' is left
+-- alone instead: its handler is told nothing, has no grace, and its result counts; only further attempts are off. A run
+-- that has ended stays as it is.
 --
 -- Locks: task runs by id.
 
@@ -33,6 +35,14 @@ BEGIN
         cancel_reason = left(p_reason, 2000),
         canceled_by = left(p_actor, 200)
     WHERE run.id = ANY (v_ids) AND run.status IN ('queued', 'started');
+
+    INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor, details)
+    SELECT _cb_now(), 'task', held.id, CASE held.status WHEN 'queued' THEN 'canceled' ELSE 'cancel_requested' END,
+           held.status, CASE held.status WHEN 'queued' THEN 'canceled' ELSE 'canceling' END,
+           coalesce(nullif(left(p_actor, 200), ''), 'client'), jsonb_build_object('reason', left(p_reason, 2000))
+    FROM unnest(v_ids, v_statuses) AS held (id, status)
+    WHERE held.status IN ('queued', 'started')
+    ORDER BY held.id;
 
     IF p_notify AND 'queued' = ANY (v_statuses) THEN
         PERFORM _cb_tell_finished_tasks(v_ids);
@@ -81,6 +91,11 @@ BEGIN
     )
     SELECT array_agg(place) INTO v_places FROM canceled;
 
+    PERFORM _cb_note_task_events(
+        'canceled', ARRAY(SELECT p_run_ids[place] FROM unnest(v_places) AS place), 'started', 'canceled', 'handler',
+        ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_places) AS place),
+        ARRAY(SELECT jsonb_build_object('reason', left(p_reasons[place], 2000)) FROM unnest(v_places) AS place)
+    );
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM _cb_tell_finished_tasks(p_run_ids);
     END IF;
@@ -106,8 +121,40 @@ BEGIN
     SELECT array_agg(canceled.id), array_agg(canceled.place) INTO v_ids, v_places FROM canceled;
 
     IF v_ids IS NOT NULL THEN
+        PERFORM _cb_note_task_events('canceled', v_ids, 'canceling', 'canceled', 'worker');
         PERFORM _cb_tell_finished_tasks(v_ids);
     END IF;
+    RETURN coalesce(v_places, ARRAY[]::bigint[]);
+END;
+$$;
+
+-- Whether started runs of this task may finish although they were canceled.
+CREATE OR REPLACE FUNCTION _cb_may_finish(p_task_id bigint)
+RETURNS boolean
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT EXISTS (SELECT FROM cb_tasks AS task WHERE task.id = p_task_id AND task.on_cancel = 'finish')
+$$;
+
+-- Complete those of these claims whose runs were canceled, but may finish. Returns their places.
+CREATE OR REPLACE FUNCTION _cb_complete_canceling_tasks(p_run_ids bigint[], p_delivery_tokens uuid[], p_outputs jsonb[])
+RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_ids bigint[];
+    v_places bigint[];
+BEGIN
+    WITH completed AS (
+        UPDATE cb_task_runs AS run
+        SET status = 'completed', output = claim.output, error = NULL, lease_until = NULL, finished_at = _cb_now()
+        FROM unnest(p_run_ids, p_delivery_tokens, p_outputs)
+            WITH ORDINALITY AS claim (id, delivery_token, output, place)
+        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'canceling'
+          AND _cb_may_finish(run.task_id)
+        RETURNING run.id, claim.place
+    )
+    SELECT array_agg(completed.id), array_agg(completed.place) INTO v_ids, v_places FROM completed;
+
+    PERFORM _cb_note_task_events('completed', v_ids, 'canceling', 'completed', 'worker');
     RETURN coalesce(v_places, ARRAY[]::bigint[]);
 END;
 $$;

@@ -31,9 +31,12 @@ SHORTEST_PAUSE = 0.1  # seconds between attempts while the database does not ans
 class Settlement:
     """Settles on a thread and a connection of its own. Results are kept until the database has taken them."""
 
-    def __init__(self, *, using: str, notify: bool, settled: Callable[[Sequence[Delivery]], None]) -> None:
+    def __init__(
+        self, *, using: str, notify: bool, all_events: bool = False, settled: Callable[[Sequence[Delivery]], None]
+    ) -> None:
         self._using = using
         self._notify = notify
+        self._all_events = all_events
         self._settled = settled
         self._outcomes: deque[Outcome] = deque()
         self._arrived = threading.Event()
@@ -114,7 +117,9 @@ class Settlement:
             case Completed():
                 outputs = [outcome.output for outcome in batch if isinstance(outcome, Completed)]
                 completions = list(zip(deliveries, outputs, strict=True))
-                verdicts = engine.complete_tasks(completions, notify=self._notify, using=self._using)
+                verdicts = engine.complete_tasks(
+                    completions, notify=self._notify, all_events=self._all_events, using=self._using
+                )
             case Failed():
                 failed = [outcome for outcome in batch if isinstance(outcome, Failed)]
                 failures = [(outcome.claim.delivery, outcome.error, outcome.retry_in) for outcome in failed]

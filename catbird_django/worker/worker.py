@@ -80,7 +80,12 @@ class Worker:
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, is_canceled=self._is_canceled),
         )
-        self._settlement = Settlement(using=self._using, notify=settings.notify, settled=self._settled)
+        self._settlement = Settlement(
+            using=self._using,
+            notify=settings.notify,
+            all_events=settings.events == "all",
+            settled=self._settled,
+        )
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
         self._capacities = self._build_capacities()
@@ -116,7 +121,13 @@ class Worker:
     def _build_calls(self) -> Calls:
         return Calls(
             find_lanes=partial(engine.find_task_lanes, list(self._handlers), self._options.queues, using=self._using),
-            claim=partial(engine.claim_tasks, worker_id=self.id, lease=self._settings.lease, using=self._using),
+            claim=partial(
+                engine.claim_tasks,
+                worker_id=self.id,
+                lease=self._settings.lease,
+                all_events=self._settings.events == "all",
+                using=self._using,
+            ),
             announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
             hand_over=self._hand_over,
             has_settled_enough=self._has_settled_enough,

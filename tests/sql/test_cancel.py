@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from catbird_django.engine import cancel, tasks
 from catbird_django.engine.tasks import Delivery
-from catbird_django.models import TaskRun
+from catbird_django.models import Task, TaskRun
 from catbird_django.statuses import CancelVerdict, SettleVerdict
 from tests.sql.test_settle_tasks import complete, extend, fail, release
 from tests.sql.test_tick import expire_leases, tick_as
@@ -151,3 +151,50 @@ def test_a_canceled_run_frees_its_keys() -> None:
     [second] = tasks.run_tasks("mail", ["1"], idempotency_keys=["k"], using=USING)
 
     assert second.run_id != first.run_id
+
+
+def held_by_one_that_may_finish() -> Delivery:
+    delivery = held()
+    Task.objects.update(on_cancel="finish")
+    cancel_runs(delivery.run_id)
+    return delivery
+
+
+def test_a_handler_that_may_finish_is_told_nothing_and_its_result_counts() -> None:
+    """T12: on_cancel="finish"."""
+    delivery = held_by_one_that_may_finish()
+
+    assert extend([delivery]) == [SettleVerdict.EXTENDED]
+    assert complete([delivery]) == [SettleVerdict.COMPLETED]
+
+    assert TaskRun.objects.get().status == "completed"
+
+
+def test_a_handler_that_may_finish_has_no_grace() -> None:
+    delivery = held_by_one_that_may_finish()
+    TaskRun.objects.update(cancel_requested_at=Now() - timedelta(hours=1))
+
+    tick_as(register_worker())
+
+    assert TaskRun.objects.get().status == "canceling"
+    assert complete([delivery]) == [SettleVerdict.COMPLETED]
+
+
+@pytest.mark.parametrize("settle", [fail, release])
+def test_a_handler_that_may_finish_gets_no_further_attempt(
+    settle: Callable[[list[Delivery]], list[SettleVerdict]],
+) -> None:
+    delivery = held_by_one_that_may_finish()
+
+    assert settle([delivery]) == [SettleVerdict.CANCELED]
+
+    assert TaskRun.objects.get().status == "canceled"
+
+
+def test_a_run_that_may_finish_ends_with_its_worker() -> None:
+    held_by_one_that_may_finish()
+    TaskRun.objects.update(lease_until=Now() - timedelta(seconds=1))
+
+    tick_as(register_worker())
+
+    assert TaskRun.objects.get().status == "canceled"

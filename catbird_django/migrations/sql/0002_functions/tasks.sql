@@ -184,7 +184,8 @@ CREATE OR REPLACE FUNCTION cb_claim_tasks(
     p_task_ids bigint[],
     p_priorities integer[],
     p_low_ids bigint[],
-    p_limits integer[]
+    p_limits integer[],
+    p_all_events boolean DEFAULT false
 )
 RETURNS TABLE (
     run_id bigint,
@@ -231,6 +232,10 @@ BEGIN
     ))
     RETURNING run.id, run.delivery_token, run.queue, run.task_id, run.priority::integer, run.input, run.headers,
               run.delivery_count, run.failure_count, run.lost_count;
+
+    IF p_all_events THEN
+        PERFORM _cb_note_claims(v_token);
+    END IF;
 END;
 $$;
 
@@ -240,7 +245,8 @@ CREATE OR REPLACE FUNCTION cb_claim_suspect_tasks(
     p_worker_id bigint,
     p_lease interval,
     p_task_ids bigint[],
-    p_queues text[] DEFAULT NULL
+    p_queues text[] DEFAULT NULL,
+    p_all_events boolean DEFAULT false
 )
 RETURNS TABLE (
     run_id bigint,
@@ -279,16 +285,37 @@ BEGIN
     )
     RETURNING run.id, run.delivery_token, run.queue, run.task_id, run.priority::integer, run.input, run.headers,
               run.delivery_count, run.failure_count, run.lost_count;
+
+    IF p_all_events THEN
+        PERFORM _cb_note_claims(v_token);
+    END IF;
 END;
 $$;
 
--- Complete claimed runs with their outputs: 'completed' or 'stale' for each. p_notify tells waiting callers and open
--- pages, once for the whole batch. Locks: the runs, in the order given (send them sorted by id).
+-- Write the events of a claim call, found by its token among what is held.
+CREATE OR REPLACE FUNCTION _cb_note_claims(p_delivery_token uuid)
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    v_claimed bigint[] := ARRAY(
+        SELECT run.id FROM cb_task_runs AS run WHERE run.lease_until IS NOT NULL AND run.delivery_token = p_delivery_token
+    );
+BEGIN
+    PERFORM _cb_note_task_events(
+        'claimed', v_claimed, 'queued', 'started', 'worker', array_fill(p_delivery_token, ARRAY[cardinality(v_claimed)])
+    );
+END;
+$$;
+
+-- Complete claimed runs with their outputs: 'completed', 'canceled' (it was being canceled) or 'stale' for each. p_notify
+-- tells waiting callers and open pages, once for the whole batch. Locks: the runs, in the order given (send them sorted by
+-- id).
 CREATE OR REPLACE FUNCTION cb_complete_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
     p_outputs jsonb[],
-    p_notify boolean DEFAULT false
+    p_notify boolean DEFAULT false,
+    p_all_events boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
@@ -306,6 +333,15 @@ BEGIN
     )
     SELECT array_agg(place) INTO v_places FROM completed;
 
+    IF p_all_events THEN
+        PERFORM _cb_note_task_events(
+            'completed', ARRAY(SELECT p_run_ids[place] FROM unnest(v_places) AS place), 'started', 'completed', 'worker',
+            ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_places) AS place)
+        );
+    END IF;
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
+        v_places := v_places || _cb_complete_canceling_tasks(p_run_ids, p_delivery_tokens, p_outputs);
+    END IF;
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM _cb_tell_finished_tasks(p_run_ids);
     END IF;
@@ -314,7 +350,8 @@ END;
 $$;
 
 -- Report failed attempts, with what went wrong. A run whose delay is given and whose task allows another retry is queued
--- again after it; any other has failed for good. 'retrying', 'failed' or 'stale' for each. Locks: the runs, by id.
+-- again after it; any other has failed for good, and its on_fail task is run. 'retrying', 'failed', 'canceled' or 'stale'
+-- for each. Locks: the runs, by id.
 CREATE OR REPLACE FUNCTION cb_fail_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
@@ -329,6 +366,8 @@ DECLARE
     v_places bigint[];
     v_verdicts text[];
     v_canceled bigint[];
+    v_failed bigint[];
+    v_on_fail_queues text[] := ARRAY[]::text[];
 BEGIN
     WITH held AS (
         SELECT run.id, claim.error, claim.place,
@@ -352,8 +391,14 @@ BEGIN
         WHERE run.id = held.id
         RETURNING held.place, CASE WHEN held.retry_at IS NULL THEN 'failed' ELSE 'retrying' END AS verdict
     )
-    SELECT array_agg(place), array_agg(failed.verdict) INTO v_places, v_verdicts FROM failed;
+    SELECT array_agg(place), array_agg(failed.verdict), array_agg(p_run_ids[place]) FILTER (WHERE failed.verdict = 'failed')
+    INTO v_places, v_verdicts, v_failed
+    FROM failed;
 
+    PERFORM _cb_note_failures(v_places, v_verdicts, p_run_ids, p_delivery_tokens, p_errors, p_retry_delays);
+    IF v_failed IS NOT NULL THEN
+        v_on_fail_queues := _cb_run_on_fail(v_failed);
+    END IF;
     IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
         v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
         v_places := v_places || v_canceled;
@@ -366,8 +411,34 @@ BEGIN
     IF p_notify AND 'retrying' = ANY (v_verdicts) THEN
         PERFORM cb_wake_tick();
     END IF;
+    IF p_notify AND v_on_fail_queues <> '{}' THEN
+        PERFORM _cb_notify_sleepers(v_on_fail_queues);
+    END IF;
     RETURN QUERY SELECT * FROM _cb_different_verdicts(p_run_ids, v_places, v_verdicts);
 END;
+$$;
+
+-- Write the events of failed attempts: the claims at these places, with their verdicts.
+CREATE OR REPLACE FUNCTION _cb_note_failures(
+    p_places bigint[],
+    p_verdicts text[],
+    p_run_ids bigint[],
+    p_delivery_tokens uuid[],
+    p_errors jsonb[],
+    p_retry_delays interval[]
+)
+RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+    INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor, delivery_token, details)
+    SELECT _cb_now(), 'task', p_run_ids[noted.place], noted.verdict, 'started',
+           CASE noted.verdict WHEN 'failed' THEN 'failed' ELSE 'queued' END, 'worker', p_delivery_tokens[noted.place],
+           _cb_error_in_short(p_errors[noted.place])
+               || CASE noted.verdict
+                      WHEN 'failed' THEN '{}'
+                      ELSE jsonb_build_object('retry_in', extract(epoch FROM p_retry_delays[noted.place]))
+                  END
+    FROM unnest(p_places, p_verdicts) AS noted (place, verdict)
+    ORDER BY noted.place
 $$;
 
 -- Give claimed runs back, unfinished: they are queued again, at once or after their delay, and neither a failure nor a
@@ -400,6 +471,12 @@ BEGIN
     INTO v_places, v_queues
     FROM released;
 
+    PERFORM _cb_note_task_events(
+        'released', ARRAY(SELECT p_run_ids[place] FROM unnest(v_places) AS place), 'started', 'queued', 'worker',
+        ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_places) AS place),
+        ARRAY(SELECT jsonb_build_object('delay', extract(epoch FROM p_delays[place])) FROM unnest(v_places) AS place)
+    );
+
     IF p_notify AND v_queues IS NOT NULL THEN
         PERFORM _cb_notify_sleepers(v_queues);
     END IF;
@@ -425,7 +502,12 @@ BEGIN
         SET lease_until = _cb_now() + p_lease
         FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
         WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status IN ('started', 'canceling')
-        RETURNING claim.place, CASE run.status WHEN 'started' THEN 'extended' ELSE 'canceling' END AS verdict
+        RETURNING claim.place,
+                  CASE
+                      WHEN run.status = 'started' THEN 'extended'
+                      WHEN _cb_may_finish(run.task_id) THEN 'extended'
+                      ELSE 'canceling'
+                  END AS verdict
     )
     SELECT array_agg(place), array_agg(extended.verdict) INTO v_places, v_verdicts FROM extended;
 

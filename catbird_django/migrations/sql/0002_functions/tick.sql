@@ -1,8 +1,7 @@
 -- The tick: upkeep that one worker at a time does for all.
 --
 -- Runs whose time has come are made due, runs whose worker was lost are queued again, and runs that are being canceled
--- for too long are ended. Whoever holds the lease
--- 'tick' does it; every worker can, and takes over when the holder is not heard of. Each function is bounded, skips what
+-- for too long are ended. Whoever holds the lease 'tick' does it; every worker can, and takes over when the holder is not heard of. Each function is bounded, skips what
 -- is locked, and can be repeated: dying anywhere in it loses nothing.
 --
 -- Locks: leases, then task runs by id.
@@ -86,6 +85,7 @@ RETURNS TABLE (queues text[], run_count integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
+    v_back bigint[];
     v_ended bigint[];
 BEGIN
     WITH lost AS (
@@ -113,11 +113,15 @@ BEGIN
     )
     SELECT coalesce(array_agg(DISTINCT taken_back.queue) FILTER (WHERE NOT is_final), ARRAY[]::text[]),
            count(*)::integer,
+           array_agg(taken_back.id) FILTER (WHERE NOT is_final),
            array_agg(taken_back.id) FILTER (WHERE is_final)
-    INTO queues, run_count, v_ended
+    INTO queues, run_count, v_back, v_ended
     FROM taken_back;
 
+    PERFORM _cb_note_task_events('lost', v_back, 'started', 'queued', 'tick');
     IF v_ended IS NOT NULL THEN
+        PERFORM _cb_note_task_events('lost', v_ended, 'started', 'failed', 'tick');
+        queues := queues || _cb_run_on_fail(v_ended);
         PERFORM _cb_tell_finished_tasks(v_ended);
     END IF;
     RETURN NEXT;
@@ -140,7 +144,10 @@ BEGIN
             SELECT overdue.id
             FROM cb_task_runs AS overdue
             WHERE overdue.status = 'canceling'
-              AND (overdue.cancel_requested_at < _cb_now() - p_grace OR overdue.lease_until < _cb_now())
+              AND (
+                  overdue.lease_until < _cb_now()
+                  OR (overdue.cancel_requested_at < _cb_now() - p_grace AND NOT _cb_may_finish(overdue.task_id))
+              )
             ORDER BY overdue.cancel_requested_at
             LIMIT p_limit
             FOR UPDATE SKIP LOCKED
@@ -150,6 +157,7 @@ BEGIN
     SELECT array_agg(id) INTO v_ended FROM ended;
 
     IF v_ended IS NOT NULL THEN
+        PERFORM _cb_note_task_events('canceled', v_ended, 'canceling', 'canceled', 'tick');
         PERFORM _cb_tell_finished_tasks(v_ended);
     END IF;
 END;
