@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from catbird_django.engine.call import Function, columns
 from catbird_django.statuses import RunVerdict, SettleVerdict
@@ -87,10 +86,13 @@ class RunAnswer(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A run in the hands of a worker, and the proof of it."""
+    """A run in the hands of a worker, and the proof of it.
+
+    The token is text: unlike a UUID it knows its hash, and deliveries are looked up all the time.
+    """
 
     run_id: int
-    delivery_token: UUID
+    delivery_token: str
 
 
 class Lane(NamedTuple):
@@ -126,7 +128,7 @@ class TaskClaim(NamedTuple):
     """A claimed run: what to run, with what, how often it was tried."""
 
     run_id: int
-    delivery_token: UUID
+    delivery: Delivery
     queue: str
     task_id: int
     priority: int
@@ -135,10 +137,6 @@ class TaskClaim(NamedTuple):
     delivery_count: int
     failure_count: int
     lost_count: int
-
-    @property
-    def delivery(self) -> Delivery:
-        return Delivery(self.run_id, self.delivery_token)
 
     @property
     def attempt(self) -> int:
@@ -210,7 +208,7 @@ def claim_tasks(
         limits=[request.limit for request in requests],
         all_events=all_events,
     )
-    return [TaskClaim(*row) for row in rows]
+    return _claims(rows)
 
 
 def claim_suspect_task(
@@ -231,19 +229,34 @@ def claim_suspect_task(
         queues=None if queues is None else list(queues),
         all_events=all_events,
     )
-    return TaskClaim(*rows[0]) if rows else None
+    return next(iter(_claims(rows)), None)
+
+
+def _claims(rows: Sequence[tuple[Any, ...]]) -> list[TaskClaim]:
+    """The claims of one call, which all have the same token. By `_make`: calling the class takes twice as long."""
+    if not rows:
+        return []
+    token = str(rows[0][1])
+    return [TaskClaim._make((row[0], Delivery._make((row[0], token)), *row[2:])) for row in rows]
 
 
 def complete_tasks(
     completions: Sequence[tuple[Delivery, JsonText]], *, notify: bool, all_events: bool = False, using: str
 ) -> list[SettleVerdict]:
     """Complete these runs with their outputs; say of each, in order, whether it was still ours."""
-    run_ids, tokens = columns([delivery for delivery, _ in completions], 2)
-    outputs = [output for _, output in completions]
-    rows = COMPLETE.rows(
-        using, run_ids=run_ids, delivery_tokens=tokens, outputs=outputs, notify=notify, all_events=all_events
+    exceptions = COMPLETE.exceptions(
+        using,
+        but="completed",
+        run_ids=[delivery[0] for delivery, _ in completions],
+        delivery_tokens=[delivery[1] for delivery, _ in completions],
+        outputs=[output for _, output in completions],
+        notify=notify,
+        all_events=all_events,
     )
-    return _verdicts(rows)
+    verdicts = [SettleVerdict.COMPLETED] * len(completions)
+    for place, verdict in exceptions:
+        verdicts[place - 1] = _VERDICTS[verdict]
+    return verdicts
 
 
 def fail_tasks(

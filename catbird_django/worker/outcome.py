@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import traceback
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from catbird_django.engine.tasks import TaskClaim
 
@@ -13,16 +13,14 @@ MAX_MESSAGE = 8 * 1024  # characters; an exception may say anything, at any leng
 MAX_TRACEBACK = 32 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """The handler returned; `output` is its value as JSON text."""
 
     claim: TaskClaim
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The attempt went wrong; `error` is what is stored of it, as JSON text.
 
     It is tried again after `retry_in`, if the task still allows it: the database decides.
@@ -33,16 +31,14 @@ class Failed:
     retry_in: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(NamedTuple):
     """The run goes back to the queue, at once or after a while, and no failure is counted."""
 
     claim: TaskClaim
     delay: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Canceled:
+class Canceled(NamedTuple):
     """The handler asked for the run to be canceled."""
 
     claim: TaskClaim

@@ -73,8 +73,8 @@ class Settlement:
             self._arrived.clear()
             while self._outcomes:
                 batch = self._next_batch()
-                for kind in (Completed, Failed, Released, Canceled):
-                    self._settle_until_taken([outcome for outcome in batch if isinstance(outcome, kind)])
+                for kind in dict.fromkeys(map(type, batch)):  # mostly one
+                    self._settle_until_taken([outcome for outcome in batch if type(outcome) is kind])
                 self._unsettled = 0
                 self._settled([outcome.claim.delivery for outcome in batch])
             if self._stopping:
@@ -115,8 +115,7 @@ class Settlement:
         deliveries = [outcome.claim.delivery for outcome in batch]
         match batch[0]:
             case Completed():
-                outputs = [outcome.output for outcome in batch if isinstance(outcome, Completed)]
-                completions = list(zip(deliveries, outputs, strict=True))
+                completions = [(outcome.claim.delivery, outcome.output) for outcome in batch]  # type: ignore[union-attr]
                 verdicts = engine.complete_tasks(
                     completions, notify=self._notify, all_events=self._all_events, using=self._using
                 )
@@ -158,6 +157,8 @@ def _without_poison(batch: Sequence[Outcome], error: Exception) -> list[Sequence
 
 
 def _report_stale(deliveries: Sequence[Delivery], verdicts: Sequence[SettleVerdict]) -> None:
+    if SettleVerdict.STALE not in verdicts:
+        return
     for delivery, verdict in zip(deliveries, verdicts, strict=True):
         if verdict is SettleVerdict.STALE:
             logger.warning("claim was lost, its result is dropped", extra={"run_id": delivery.run_id})

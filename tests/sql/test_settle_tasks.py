@@ -106,7 +106,7 @@ def test_an_extended_lease_begins_anew_even_when_it_had_run_out() -> None:
 def test_verdicts_come_in_the_order_given_and_a_stale_one_disturbs_nobody(settle: Settle) -> None:
     """R5a, F4."""
     first, second, third = claimed_deliveries(3)
-    stale = Delivery(second.run_id, uuid4())
+    stale = Delivery(second.run_id, str(uuid4()))
 
     verdicts = settle([third, stale, first])
 

@@ -164,7 +164,7 @@ def test_retries_failures_and_stale_claims_are_told_apart_in_order() -> None:
     Task.objects.update(max_retries=1)
     queue_runs("mail", 3)
     first, second, third = claim((task_id, 0), worker_id=register_worker())
-    stale = second.delivery._replace(delivery_token=UUID(int=0))
+    stale = second.delivery._replace(delivery_token=str(UUID(int=0)))
     error = '{"type": "E", "message": "no"}'
 
     verdicts = tasks.fail_tasks(
