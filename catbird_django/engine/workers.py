@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from catbird_django.engine.call import Function
@@ -22,6 +23,7 @@ REGISTER = Function(
 RENEW = Function("cb_renew_worker", worker_id="bigint")
 STOP = Function("cb_stop_worker", worker_id="bigint")
 ANNOUNCE_SLEEP = Function("cb_announce_sleep", worker_id="bigint")
+WRITERS = Function("cb_writers")
 WAKE = Function("cb_wake_workers", queues="text[]")
 
 
@@ -36,6 +38,13 @@ class WorkerRow:
     queues: Sequence[str] | None
     handlers: Sequence[str]
     slots: int
+
+
+class Writers(NamedTuple):
+    """Which transactions are writing: all before `oldest` have ended, none from `next` on had begun."""
+
+    oldest: int
+    next: int
 
 
 def register_worker(worker: WorkerRow, *, using: str) -> int:
@@ -66,6 +75,12 @@ def stop_worker(worker_id: int, *, using: str) -> None:
 def announce_sleep(worker_id: int, *, using: str) -> bool:
     """Announce that this worker is about to sleep; it must look once more afterwards. False: it must poll."""
     return bool(ANNOUNCE_SLEEP.value(using, worker_id=worker_id))
+
+
+def find_writers(*, using: str) -> Writers:
+    """See which transactions are writing just now."""
+    [row] = WRITERS.rows(using)
+    return Writers(*row)
 
 
 def wake_workers(queues: Sequence[str], *, using: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,12 +14,16 @@ from django.db import connections
 
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tasks import LaneHead, LaneRequest, TaskClaim
+from catbird_django.engine.workers import Writers
 from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.lanes import Lanes
 
 logger = logging.getLogger("catbird.worker")
+
+SHORTEST_PAUSE = 0.01  # seconds between looks, first, while somebody may not have seen that we sleep
+WAIT_FOR_UNAWARE = 5.0
 
 
 class Look(enum.Enum):
@@ -37,11 +42,43 @@ class Calls:
     find_lanes: Callable[[], list[LaneHead]]
     claim: Callable[[Sequence[LaneRequest]], list[TaskClaim]]
     announce_sleep: Callable[[], bool]
+    find_writers: Callable[[], Writers]
     hand_over: Callable[[Sequence[TaskClaim]], None]
     has_settled_enough: Callable[[], bool]
     is_listening: Callable[[], bool]
     is_idle: Callable[[], bool]
     stop_if_asked_to: Callable[[], None]
+
+
+class Unaware:
+    """The transactions that may not have seen our announcement: those that were under way when we made it.
+
+    One of them may have queued work and found us awake. So we do not sleep for long before they have ended and we have
+    looked again; nor do we wait for ever: a transaction that takes long asks after its commit.
+    """
+
+    def __init__(self) -> None:
+        self._before: int | None = None
+        self._backoff = Backoff(shortest=SHORTEST_PAUSE)
+        self._give_up_at = 0.0
+
+    def __bool__(self) -> bool:
+        return self._before is not None
+
+    def note(self, writers: Writers) -> None:
+        """Take note of who writes just after the announcement."""
+        self._before = writers.next if writers.oldest < writers.next else None
+        self._backoff.reset()
+        self._give_up_at = time.monotonic() + WAIT_FOR_UNAWARE
+
+    def have_ended(self, writers: Writers) -> bool:
+        """Whether none of them is left; then they are forgotten."""
+        if self._before is not None and (writers.oldest >= self._before or time.monotonic() > self._give_up_at):
+            self._before = None
+        return self._before is None
+
+    def next_pause(self) -> float:
+        return self._backoff.next_pause()
 
 
 class ClaimLoop:
@@ -63,6 +100,7 @@ class ClaimLoop:
         self._idle_poll_interval = idle_poll_interval.total_seconds()
         self._lanes = Lanes()
         self._has_announced = False
+        self._unaware = Unaware()
         self._stopping = False
         self._backoff = Backoff()
         self._thread = threading.Thread(target=self._run, name="catbird-claims", daemon=True)
@@ -129,18 +167,28 @@ class ClaimLoop:
         """Wait to be woken, or for the next poll."""
         if self._calls.is_listening() and not self._has_announced and self._announce():
             return  # and look once more: what is queued after that look finds us asleep and wakes us
+        if self._unaware and self._unaware.have_ended(self._calls.find_writers()):
+            return  # and look once more: what they have queued can be seen now
         if was_idle:
             self._calls.stop_if_asked_to()
-        is_woken_by_notify = self._calls.is_listening() and self._has_announced
-        interval = self._idle_poll_interval if is_woken_by_notify else self._poll_interval
-        self._bell.wait(after=rings, timeout=interval)
+        self._bell.wait(after=rings, timeout=self._pause())
 
     def _announce(self) -> bool:
         # Before the call: a notification may come while it returns, and takes the announcement away again.
         self._has_announced = True
         if not self._calls.announce_sleep():
             self._has_announced = False
-        return self._has_announced
+            return False
+        self._unaware.note(self._calls.find_writers())
+        return True
+
+    def _pause(self) -> float:
+        """How long until the next look, if nobody wakes us."""
+        if not (self._calls.is_listening() and self._has_announced):
+            return self._poll_interval
+        if self._unaware:
+            return min(self._unaware.next_pause(), self._poll_interval)
+        return self._idle_poll_interval
 
     def _wait_for_database(self, error: Exception, rings: int) -> None:
         pause = self._backoff.next_pause()

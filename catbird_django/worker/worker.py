@@ -129,6 +129,7 @@ class Worker:
                 using=self._using,
             ),
             announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
+            find_writers=partial(workers.find_writers, using=self._using),
             hand_over=self._hand_over,
             has_settled_enough=self._has_settled_enough,
             is_listening=lambda: self._wakeups.is_listening(),

@@ -1,8 +1,10 @@
 -- Workers: who is there, who sleeps, who has to be woken.
 --
--- A worker that found nothing announces that it sleeps and looks once more before it does. Whoever queues work asks,
--- after the commit, whether anyone sleeps, and notifies only then (R9a): asked before the commit, a worker could
--- announce, find nothing and fall asleep in between. A lost notification costs one poll, never a run.
+-- A worker that found nothing announces that it sleeps and looks once more before it does. Whoever queues work asks
+-- whether anyone sleeps, after the commit, and notifies only then (R9a): NOTIFY inside the transaction would make producers
+-- wait for each other. A call that is a transaction of its own may ask in the same statement, after its insert: a worker
+-- that announced in between is not seen, but sees us: it does not go to sleep before every transaction that was under way
+-- when it announced has ended (`cb_writers`), and it has looked again. A lost notification costs one poll, never a run.
 --
 -- Locks: leases, then workers by id.
 
@@ -60,6 +62,25 @@ BEGIN
     WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED);
     RETURN FOUND;
 END;
+$$;
+
+-- Which transactions are writing just now: all before oldest have ended, none from next on had begun. Once oldest has
+-- reached what next was, everything that was under way then has ended.
+CREATE OR REPLACE FUNCTION cb_writers()
+RETURNS TABLE (oldest bigint, next bigint)
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
+    SELECT pg_snapshot_xmin(taken.snapshot)::text::bigint, pg_snapshot_xmax(taken.snapshot)::text::bigint
+    FROM (SELECT pg_current_snapshot() AS snapshot) AS taken
+$$;
+
+-- Whether a worker sleeps that serves this queue.
+CREATE OR REPLACE FUNCTION _cb_anyone_sleeps(p_queue text)
+RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
+    SELECT EXISTS (
+        SELECT FROM cb_workers AS worker
+        WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? p_queue)
+    )
 $$;
 
 -- Wake the workers that sleep and serve any of these queues, with one notification. Returns how many were asleep. Each is
