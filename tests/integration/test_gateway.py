@@ -65,7 +65,9 @@ def test_arrays_really_go_out_binary(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(psycopg.Cursor, "execute", spy)
-        COMPLETE.rows(USING, run_ids=[1], delivery_tokens=[str(uuid4())], outputs=["null"], notify=False, all_events=False)
+        COMPLETE.rows(
+            USING, run_ids=[1], delivery_tokens=[str(uuid4())], outputs=["null"], notify=False, all_events=False
+        )
 
     assert [formats[:3] for formats in sent] == [[psycopg.pq.Format.BINARY] * 3]
 

@@ -61,7 +61,9 @@ def test_all_events_can_be_asked_for(task_id: int, worker_id: int) -> None:
         ("claimed", "queued", "started", "worker"),
         ("completed", "started", "completed", "worker"),
     ]
-    assert {str(token) for token in Event.objects.values_list("delivery_token", flat=True)} == {second.delivery.delivery_token}
+    assert {str(token) for token in Event.objects.values_list("delivery_token", flat=True)} == {
+        second.delivery.delivery_token
+    }
 
 
 def test_a_failure_and_its_retry_are_told_apart(task_id: int, worker_id: int) -> None:
