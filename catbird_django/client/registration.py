@@ -27,6 +27,7 @@ def _row(definition: TaskDefinition) -> TaskRow:
         handler=definition.path,
         max_retries=definition.retry.max_retries,
         max_lost=get_settings().max_lost if definition.max_lost is None else definition.max_lost,
+        condition=None if definition.condition is None else definition.condition.as_json(),
         on_fail=definition.on_fail,
         on_cancel=definition.on_cancel,
         retention=None if definition.retention is None else f"{definition.retention.total_seconds()} seconds",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol, TypedDict, get_args
 
+from catbird_django.definitions.conditions import Condition, parse_condition
 from catbird_django.definitions.names import check_name
 from catbird_django.definitions.retry import Backoff, RetryPolicy, check_retry_policy
 from catbird_django.errors import DefinitionError
@@ -125,6 +126,12 @@ def handler_options(options: TaskOptions) -> HandlerOptions:
 def max_lost(options: TaskOptions) -> int | None:
     """How often a run may lose its worker; None for as often as the settings say."""
     return _count("max_lost", options.get("max_lost"), least=0)
+
+
+def condition(options: TaskOptions) -> Condition | None:
+    """What the input of a run must fulfil; None for nothing."""
+    given = options.get("condition")
+    return None if given is None else parse_condition(given, roots={"input"})
 
 
 def on_fail(options: TaskOptions) -> str:

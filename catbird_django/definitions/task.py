@@ -11,10 +11,12 @@ from functools import cached_property
 from typing import Any
 
 from catbird_django.codec import Codec, codec_for
+from catbird_django.definitions.conditions import Condition
 from catbird_django.definitions.names import check_name
 from catbird_django.definitions.options import (
     HandlerOptions,
     TaskOptions,
+    condition,
     handler_options,
     max_lost,
     on_cancel,
@@ -42,7 +44,7 @@ class TaskDefinition:
     max_lost: int | None
     """None: as the settings say."""
     how_to_run: HandlerOptions
-    condition: str
+    condition: Condition | None
     on_fail: str
     on_cancel: str
     retention: timedelta | None
@@ -97,7 +99,7 @@ class TaskDefinition:
             self.path,
             self.retry.max_retries,
             self.max_lost,
-            self.condition,
+            self.condition.text if self.condition else "",
             self.on_fail,
             self.on_cancel,
             str(self.retention),
@@ -124,7 +126,7 @@ def define_task(
         retry=retry_policy(options),
         max_lost=max_lost(options),
         how_to_run=handler_options(options),
-        condition=options.get("condition", ""),
+        condition=condition(options),
         on_fail=on_fail(options),
         on_cancel=on_cancel(options),
         retention=retention(options),
