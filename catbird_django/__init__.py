@@ -9,6 +9,7 @@ from catbird_django.client.decorator import task
 from catbird_django.client.failures import RunFailure, TaskFailure
 from catbird_django.client.handles import TaskHandle
 from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
+from catbird_django.client.retry import aretry_task, retry_task
 from catbird_django.client.tasks import Task, arun_task, run_task
 from catbird_django.errors import (
     CatbirdError,
@@ -17,6 +18,7 @@ from catbird_django.errors import (
     PayloadError,
     RunCanceled,
     RunExpired,
+    RunNotFinished,
     RunNotFound,
     RunSkipped,
     TaskFailed,
@@ -38,6 +40,7 @@ __all__ = [
     "RunCanceled",
     "RunExpired",
     "RunFailure",
+    "RunNotFinished",
     "RunNotFound",
     "RunSkipped",
     "Snooze",
@@ -50,8 +53,10 @@ __all__ = [
     "WaitInTransaction",
     "WaitTimeout",
     "acancel_task",
+    "aretry_task",
     "arun_task",
     "cancel_task",
+    "retry_task",
     "run_task",
     "task",
 ]

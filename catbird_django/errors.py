@@ -19,6 +19,10 @@ class RunNotFound(CatbirdError, LookupError):
     """There is no run of that id in the database: it was never committed, or has been removed."""
 
 
+class RunNotFinished(CatbirdError):
+    """The run is still live, and only one that has ended can be run again."""
+
+
 class InvalidOption(CatbirdError, ValueError):
     """An option of a run is out of range or contradicts another; the message names it."""
 

@@ -50,6 +50,17 @@ class RunVerdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+class RetryVerdict(StrEnum):
+    """What `cb_retry_tasks` says of each run: what became of the new one, or why there is none."""
+
+    QUEUED = "queued"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    DUPLICATE = "duplicate"
+    LIVE = "live"
+    UNKNOWN = "unknown"
+
+
 class CancelVerdict(StrEnum):
     """What `cb_cancel_tasks` says of each run."""
 

@@ -15,6 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from catbird_django.client.cancel import cancel_task
+from catbird_django.client.rerun import rerun_task
 from catbird_django.client.waiting import watch_task_run
 from catbird_django.codec import decode_any
 from catbird_django.conf import get_settings
@@ -91,6 +92,19 @@ class TaskHandle(Generic[O]):
         is cancelled, a sync one sees `ctx.is_canceled`. A run that has ended stays as it is.
         """
         return cancel_task(self.id, reason=reason, actor=actor, using=self._using)
+
+    def retry(self, *, actor: str = "") -> TaskHandle[O]:
+        """Queue a new run with the input and options of this one, which has ended; return the new one's handle.
+
+        It keeps the concurrency key; when a live run has that key, its handle is returned. It drops the idempotency
+        key. Raise RunNotFinished if this run is live.
+        """
+        run_id = rerun_task(self.id, actor=actor, using=self._using)
+        return TaskHandle(run_id, using=self._using, definition=self._definition)
+
+    async def aretry(self, *, actor: str = "") -> TaskHandle[O]:
+        """Async twin of `retry`."""
+        return await sync_to_async(self.retry)(actor=actor)
 
     async def acancel(self, reason: str = "", *, actor: str = "") -> TaskStatus:
         """Async twin of `cancel`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from catbird_django.codec import encode_any
 from catbird_django.conf import get_settings
@@ -13,6 +14,11 @@ from catbird_django.errors import InvalidOption
 
 LONGEST_DELAY = timedelta(days=3660)
 LONGEST_KEY = 512  # bytes of UTF-8: it must fit into an index
+MOST_TAGS = 20
+LONGEST_TAG = 100  # characters
+
+KeyOption = Literal["concurrency_key", "idempotency_key", "debounce_key"]
+KEYS: tuple[KeyOption, ...] = get_args(KeyOption)
 
 
 class RunOptions(TypedDict, total=False):
@@ -28,10 +34,16 @@ class RunOptions(TypedDict, total=False):
     """At most one live run of the task has this key; while there is one, the call returns its handle."""
     idempotency_key: str
     """At most one run of the task has this key, unless it failed, was canceled or expired; likewise."""
+    debounce_key: str
+    """At most one queued run of the task has this key; while there is one, it takes over input and options."""
     delay: float | timedelta
     """Not to be run before this much time, in seconds or as timedelta, has passed."""
     run_at: datetime
     """Not to be run before this time; it must have a time zone."""
+    expires_at: datetime
+    """Not to be started after this time, but expired; it must have a time zone."""
+    tags: Sequence[str]
+    """Words by which the run can be found; at most 20, of 1 to 100 characters."""
     using: str
     """The database alias whose transaction the call joins; by default `CATBIRD["DATABASE"]`."""
 
@@ -45,13 +57,20 @@ class CheckedOptions:
     headers: str | None
     concurrency_key: str | None
     idempotency_key: str | None
+    debounce_key: str | None
     delay: timedelta | None
     run_at: datetime | None
+    expires_at: datetime | None
+    tags: tuple[str, ...]
     using: str
 
     @property
     def is_delayed(self) -> bool:
         return self.delay is not None or self.run_at is not None
+
+    @property
+    def has_key(self) -> bool:
+        return (self.concurrency_key or self.idempotency_key or self.debounce_key) is not None
 
 
 def check_options(options: RunOptions) -> CheckedOptions:
@@ -67,8 +86,11 @@ def check_options(options: RunOptions) -> CheckedOptions:
         headers=_encoded_headers(options.get("headers"), settings.max_payload),
         concurrency_key=_checked_key("concurrency_key", options),
         idempotency_key=_checked_key("idempotency_key", options),
+        debounce_key=_checked_key("debounce_key", options),
         delay=_checked_delay(options.get("delay"), options.get("run_at")),
         run_at=_checked_time("run_at", options.get("run_at")),
+        expires_at=_checked_expiry(options.get("expires_at"), options.get("run_at")),
+        tags=_checked_tags(options.get("tags", ())),
         using=options.get("using") or settings.database,
     )
 
@@ -85,13 +107,17 @@ def _checked_priority(priority: object) -> int:
     return priority
 
 
-def _checked_key(option: Literal["concurrency_key", "idempotency_key"], options: RunOptions) -> str | None:
+def _checked_key(option: KeyOption, options: RunOptions) -> str | None:
     key = options.get(option)
     if key is None:
         return None
-    if options.get("concurrency_key") is not None and options.get("idempotency_key") is not None:
-        raise InvalidOption("concurrency_key: cannot be given together with idempotency_key")
-    if not isinstance(key, str) or "\x00" in key or not 1 <= len(key.encode("utf-8", "replace")) <= LONGEST_KEY:
+    if others := [other for other in KEYS if other != option and options.get(other) is not None]:
+        raise InvalidOption(f"{option}: cannot be given together with {others[0]}")
+    if (
+        not isinstance(key, str)
+        or not _can_be_stored(key)
+        or not 1 <= len(key.encode("utf-8", "replace")) <= LONGEST_KEY
+    ):
         raise InvalidOption(f"{option}: must be a string of 1 to {LONGEST_KEY} bytes, without NUL")
     return key
 
@@ -112,6 +138,27 @@ def _checked_time(option: str, moment: object) -> datetime | None:
     if moment is not None and not (isinstance(moment, datetime) and moment.utcoffset() is not None):
         raise InvalidOption(f"{option}: must be a datetime with a time zone, not {moment!r}")
     return moment
+
+
+def _checked_expiry(expires_at: object, run_at: datetime | None) -> datetime | None:
+    checked = _checked_time("expires_at", expires_at)
+    if checked is not None and run_at is not None and checked <= run_at:
+        raise InvalidOption("expires_at: must be later than run_at")
+    return checked
+
+
+def _checked_tags(tags: object) -> tuple[str, ...]:
+    if isinstance(tags, str) or not isinstance(tags, Sequence) or len(tags) > MOST_TAGS:
+        raise InvalidOption(f"tags: must be a list of at most {MOST_TAGS} strings")
+    for tag in tags:
+        if not isinstance(tag, str) or not 1 <= len(tag) <= LONGEST_TAG or not _can_be_stored(tag):
+            raise InvalidOption(f"tags: {tag!r:.120} is not a string of 1 to {LONGEST_TAG} characters, without NUL")
+    return tuple(dict.fromkeys(tags))
+
+
+def _can_be_stored(text: str) -> bool:
+    """Whether PostgreSQL takes it: no NUL, and no half of a surrogate pair."""
+    return not any(character == "\x00" or "\ud800" <= character <= "\udfff" for character in text)
 
 
 def _encoded_headers(headers: object, max_bytes: int) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
+from django.db import transaction
 
 from catbird_django.client.handles import TaskHandle
 from catbird_django.client.options import CheckedOptions, RunOptions, check_options
@@ -24,6 +26,9 @@ from catbird_django.statuses import RunVerdict
 I = TypeVar("I")  # noqa: E741 - input and output, as in Task[I, O]
 O = TypeVar("O")  # noqa: E741
 JsonForm = dict[str, Any] | list[Any]
+
+CHUNK = 2_000  # inputs sent in one statement
+ENDED_AT_ONCE = {RunVerdict.SKIPPED, RunVerdict.FAILED}  # nobody needs to be woken for these
 
 
 class Task(Generic[I, O]):
@@ -91,9 +96,12 @@ class Task(Generic[I, O]):
         return run_definition(self.definition, [input], check_options(options))[0]
 
     def run_many(self, inputs: Iterable[I | JsonForm], **options: Unpack[RunOptions]) -> list[TaskHandle[O]]:
-        """Queue one run per input, in one round trip; return their handles, in order."""
+        """Queue one run per input, in one round trip per few thousand; return their handles, in order.
+
+        All of them are queued, or none.
+        """
         checked = check_options(options)
-        if checked.concurrency_key is not None or checked.idempotency_key is not None:
+        if checked.has_key:
             raise InvalidOption("a key names one run: use run() for each input that has one")
         return run_definition(self.definition, inputs, checked)
 
@@ -115,9 +123,19 @@ def run_definition(definition: TaskDefinition, inputs: Iterable[Any], options: C
     """Queue one run per input of a task that this process declares, making sure that the database knows it."""
     registry.refuse_conflict(definition.name)
     codec, max_bytes = definition.input_codec, get_settings().max_payload
-    encoded = [codec.encode(value, name="input", max_bytes=max_bytes) for value in inputs]
-    if not encoded:
-        return []
+    encoded = (codec.encode(value, name="input", max_bytes=max_bytes) for value in inputs)
+    first = list(islice(encoded, CHUNK))
+    if len(first) < CHUNK:
+        run_ids = _run_chunk(definition, first, options) if first else []
+    else:
+        with transaction.atomic(using=options.using):
+            run_ids = _run_chunk(definition, first, options)
+            while chunk := list(islice(encoded, CHUNK)):
+                run_ids += _run_chunk(definition, chunk, options)
+    return [TaskHandle(run_id, using=options.using, definition=definition) for run_id in run_ids]
+
+
+def _run_chunk(definition: TaskDefinition, encoded: list[str], options: CheckedOptions) -> list[int]:
     run_ids = _run_by_name(definition.name, encoded, options)
     if run_ids is None:
         # The first run of all, or the table was emptied. Asking first would cost every run a round trip, and a role
@@ -126,7 +144,7 @@ def run_definition(definition: TaskDefinition, inputs: Iterable[Any], options: C
         run_ids = _run_by_name(definition.name, encoded, options)
     if run_ids is None:
         raise UnknownName(f"task {definition.name!r} cannot be found in database {options.using!r}")
-    return [TaskHandle(run_id, using=options.using, definition=definition) for run_id in run_ids]
+    return run_ids
 
 
 def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[int] | None:
@@ -141,15 +159,23 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[
         delay=options.delay,
         concurrency_keys=_for_each(options.concurrency_key, inputs),
         idempotency_keys=_for_each(options.idempotency_key, inputs),
+        debounce_keys=_for_each(options.debounce_key, inputs),
+        expires_at=options.expires_at,
+        tags=options.tags,
         using=options.using,
     )
     if answers[0].verdict is RunVerdict.UNKNOWN:
         return None
-    if options.is_delayed:
-        wake_tick_after_commit(using=options.using)
-    else:
-        wake_after_commit(answers[0].queue or "default", using=options.using)
+    if not all(answer.verdict in ENDED_AT_ONCE for answer in answers):
+        _wake(answers[0].queue or "default", options)
     return [answer.run_id for answer in answers if answer.run_id is not None]
+
+
+def _wake(queue: str, options: CheckedOptions) -> None:
+    if options.is_delayed or options.expires_at is not None:
+        wake_tick_after_commit(using=options.using)
+    if not options.is_delayed:
+        wake_after_commit(queue, using=options.using)
 
 
 def _for_each(key: str | None, inputs: list[str]) -> list[str] | None:

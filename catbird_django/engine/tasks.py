@@ -28,6 +28,9 @@ RUN = Function(
     delay="interval",
     concurrency_keys="text[]",
     idempotency_keys="text[]",
+    debounce_keys="text[]",
+    expires_at="timestamp with time zone",
+    tags="text[]",
 )
 FIND_LANES = Function("cb_find_task_lanes", task_ids="bigint[]", queues="text[]")
 CLAIM = Function(
@@ -169,6 +172,9 @@ def run_tasks(
     delay: timedelta | None = None,
     concurrency_keys: Sequence[str | None] | None = None,
     idempotency_keys: Sequence[str | None] | None = None,
+    debounce_keys: Sequence[str | None] | None = None,
+    expires_at: datetime | None = None,
+    tags: Sequence[str] | None = None,
     using: str,
 ) -> list[RunAnswer]:
     """Queue one run per input; say what became of each, in order."""
@@ -183,6 +189,9 @@ def run_tasks(
         delay=delay,
         concurrency_keys=None if concurrency_keys is None else list(concurrency_keys),
         idempotency_keys=None if idempotency_keys is None else list(idempotency_keys),
+        debounce_keys=None if debounce_keys is None else list(debounce_keys),
+        expires_at=expires_at,
+        tags=list(tags) if tags else None,
     )
     return [RunAnswer(run_id, RunVerdict(verdict), stored_queue) for run_id, verdict, stored_queue in rows]
 

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.db import connection
 
 import catbird_django
-from catbird_django.engine import cancel, grants, retention, schema, tasks, tick, workers
+from catbird_django.engine import cancel, grants, retention, retry, schema, tasks, tick, workers
 from catbird_django.engine.call import Function
 from catbird_django.engine.schema import expected_version
 from catbird_django.migrations._install_sql import _frozen_in, _installed_before
@@ -39,7 +39,7 @@ def in_database(condition: str = "true") -> dict[str, str]:
 
 
 def called() -> dict[str, Function]:
-    modules = (cancel, grants, retention, schema, tasks, tick, workers)
+    modules = (cancel, grants, retention, retry, schema, tasks, tick, workers)
     functions = [value for module in modules for value in vars(module).values() if isinstance(value, Function)]
     return {function.name: function for function in functions}
 

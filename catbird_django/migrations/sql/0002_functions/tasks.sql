@@ -54,9 +54,13 @@ END;
 $$;
 
 -- Queue one run of a task per input. Returns the run's id, 'queued' and its queue for each, or 'unknown' and NULLs when
--- no task of that name is registered. With p_run_at, or p_delay from now, it is not due before. With a concurrency key
--- there is one live run per key, with an idempotency key one that is live or had its effect: where there is one already,
--- the answer is its id and 'duplicate' (`sql/dedup.sql`). Keys come one per input, NULL for none. Joins the caller's transaction. NOTIFY is left to the caller, after the commit
+-- no task of that name is registered. With p_run_at, or p_delay from now, it is not due before; not started by
+-- p_expires_at, it is expired (`sql/tick.sql`). Keys come one per input, NULL for none. With a concurrency key there is
+-- one live run per key, with an idempotency key one that is live or had its effect: where there is one already, the
+-- answer is its id and 'duplicate' (`sql/dedup.sql`). With a debounce key there is one queued run per key: where there is
+-- one already it takes over this input and these options, and the answer is its id and 'replaced' (`sql/debounce.sql`).
+-- An input that does not fulfil the task's condition is 'skipped' at once, one for which it cannot be decided has
+-- 'failed' (`sql/conditions.sql`). Joins the caller's transaction. NOTIFY is left to the caller, after the commit
 -- (`cb_wake_workers`); p_notify => true sends it from inside the transaction, which makes notifying producers wait
 -- for each other.
 CREATE OR REPLACE FUNCTION cb_run_tasks(
@@ -69,6 +73,9 @@ CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_delay interval DEFAULT NULL,
     p_concurrency_keys text[] DEFAULT NULL,
     p_idempotency_keys text[] DEFAULT NULL,
+    p_debounce_keys text[] DEFAULT NULL,
+    p_expires_at timestamptz DEFAULT NULL,
+    p_tags text[] DEFAULT NULL,
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text, queue text)
@@ -76,6 +83,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_task_id bigint;
     v_queue text;
+    v_condition jsonb;
     v_run_at timestamptz := coalesce(p_run_at, _cb_now() + p_delay);
 BEGIN
     PERFORM _cb_check_run_options(p_queue, p_priority, p_headers);
@@ -86,24 +94,28 @@ BEGIN
         RAISE EXCEPTION 'p_inputs holds a NULL; the input "nothing" is the JSON null' USING ERRCODE = 'CB001';
     END IF;
 
-    SELECT task.id, coalesce(p_queue, task.queue) INTO v_task_id, v_queue FROM cb_tasks AS task WHERE task.name = p_task;
+    SELECT task.id, coalesce(p_queue, task.queue), task.condition -> 'tree'
+    INTO v_task_id, v_queue, v_condition
+    FROM cb_tasks AS task
+    WHERE task.name = p_task;
     IF v_task_id IS NULL THEN
         RETURN QUERY SELECT NULL::bigint, 'unknown', NULL FROM pg_catalog.unnest(p_inputs);
         RETURN;
     END IF;
 
-    IF p_concurrency_keys IS NULL AND p_idempotency_keys IS NULL THEN
+    IF coalesce(p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags) IS NULL AND v_condition IS NULL THEN
         RETURN QUERY
-        INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, queued_at)
+        INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, expires_at, queued_at)
         SELECT v_task_id, v_queue, p_priority, given.input, p_headers, v_run_at,
-               CASE WHEN v_run_at > _cb_now() THEN v_run_at END, _cb_now()
+               CASE WHEN v_run_at > _cb_now() THEN v_run_at END, p_expires_at, _cb_now()
         FROM pg_catalog.unnest(p_inputs) WITH ORDINALITY AS given (input, place)
         ORDER BY given.place
         RETURNING run.id, 'queued', run.queue;
     ELSE
         RETURN QUERY
-        SELECT * FROM _cb_run_keyed_tasks(
-            v_task_id, p_inputs, v_queue, p_priority, p_headers, v_run_at, p_concurrency_keys, p_idempotency_keys
+        SELECT * FROM _cb_run_special_tasks(
+            v_task_id, p_inputs, v_queue, p_priority, p_headers, v_run_at, p_expires_at, v_condition,
+            p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags, NULL, '', p_notify
         );
     END IF;
 
@@ -116,8 +128,9 @@ BEGIN
     END IF;
 END;
 $$;
-REVOKE ALL ON FUNCTION
-    cb_run_tasks(text, jsonb[], text, integer, jsonb, timestamptz, interval, text[], text[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION cb_run_tasks(
+    text, jsonb[], text, integer, jsonb, timestamptz, interval, text[], text[], text[], timestamptz, text[], boolean
+) FROM PUBLIC;
 
 -- Refuse options of a run that no client of ours sends, so that other languages get a clear error too.
 CREATE OR REPLACE FUNCTION _cb_check_run_options(p_queue text, p_priority integer, p_headers jsonb)
@@ -225,6 +238,7 @@ BEGIN
                     >= (lane.queue, lane.task_id, lane.priority, lane.low_id)
               AND (due.queue, due.task_id, due.priority) <= (lane.queue, lane.task_id, lane.priority)
               AND due.status = 'queued' AND due.visible_at IS NULL AND due.lost_count < 2
+              AND (due.expires_at IS NULL OR due.expires_at > _cb_now())
             ORDER BY due.queue, due.task_id, due.priority, due.id
             LIMIT lane.slots
             FOR UPDATE SKIP LOCKED
@@ -278,6 +292,7 @@ BEGIN
         SELECT suspect.id
         FROM cb_task_runs AS suspect
         WHERE suspect.status = 'queued' AND suspect.visible_at IS NULL AND suspect.lost_count >= 2
+          AND (suspect.expires_at IS NULL OR suspect.expires_at > _cb_now())
           AND suspect.task_id = ANY (p_task_ids) AND (p_queues IS NULL OR suspect.queue = ANY (p_queues))
         ORDER BY suspect.priority DESC, suspect.id
         LIMIT 1

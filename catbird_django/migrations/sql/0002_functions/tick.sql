@@ -1,8 +1,9 @@
 -- The tick: upkeep that one worker at a time does for all.
 --
--- Runs whose time has come are made due, runs whose worker was lost are queued again, and runs that are being canceled
--- for too long are ended. Whoever holds the lease 'tick' does it; every worker can, and takes over when the holder is not heard of. Each function is bounded, skips what
--- is locked, and can be repeated: dying anywhere in it loses nothing.
+-- Runs whose time has come are made due, runs that were not started in time expire, runs whose worker was lost are queued
+-- again, and runs that are being canceled for too long are ended. Whoever holds the lease 'tick' does it; every worker
+-- can, and takes over when the holder is not heard of. Each function is bounded, skips what is locked, and can be
+-- repeated: dying anywhere in it loses nothing.
 --
 -- Locks: leases, then task runs by id.
 
@@ -31,6 +32,7 @@ DECLARE
     v_due_count integer;
     v_lost text[];
     v_lost_count integer;
+    v_expired_count integer;
 BEGIN
     IF NOT _cb_take_lease('tick', p_worker_id, p_hold) THEN
         RETURN QUERY
@@ -40,6 +42,7 @@ BEGIN
         RETURN;
     END IF;
 
+    v_expired_count := _cb_expire_tasks(p_limit);      -- first: what has expired is not made due
     SELECT due.queues, due.run_count INTO v_due, v_due_count FROM _cb_make_tasks_due(p_limit) AS due;
     SELECT lost.queues, lost.run_count INTO v_lost, v_lost_count FROM _cb_take_back_lost_tasks(p_limit) AS lost;
     PERFORM _cb_end_overdue_canceling_tasks(p_limit, p_cancel_grace);
@@ -47,10 +50,42 @@ BEGIN
     RETURN QUERY
     SELECT true,
            ARRAY(SELECT DISTINCT unnest(v_due || v_lost)),
-           (SELECT min(run.visible_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL)
-               - _cb_now(),
-           greatest(v_due_count, v_lost_count) >= p_limit,
+           least(
+               (SELECT min(run.visible_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL),
+               (SELECT min(run.expires_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.expires_at IS NOT NULL)
+           ) - _cb_now(),
+           greatest(v_due_count, v_lost_count, v_expired_count) >= p_limit,
            v_lost_count;
+END;
+$$;
+
+-- End the queued runs that were not started before they expired. Returns how many they were.
+CREATE OR REPLACE FUNCTION _cb_expire_tasks(p_limit integer)
+RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_expired bigint[];
+BEGIN
+    WITH expired AS (
+        UPDATE cb_task_runs AS run
+        SET status = 'expired', finished_at = _cb_now(), visible_at = NULL
+        WHERE run.id = ANY (ARRAY(
+            SELECT late.id
+            FROM cb_task_runs AS late
+            WHERE late.status = 'queued' AND late.expires_at <= _cb_now()
+            ORDER BY late.expires_at
+            LIMIT p_limit
+            FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING run.id
+    )
+    SELECT array_agg(id) INTO v_expired FROM expired;
+
+    IF v_expired IS NOT NULL THEN
+        PERFORM _cb_tell_finished_tasks(v_expired);
+    END IF;
+    RETURN coalesce(cardinality(v_expired), 0);
 END;
 $$;
 
