@@ -54,6 +54,14 @@ class WaitInTransaction(CatbirdError):
     """An unfinished run was waited for inside a transaction, where it could never be seen to finish."""
 
 
+class HandlerTimeout(CatbirdError, TimeoutError):
+    """The handler took longer than its timeout. Raised inside it, wherever it is."""
+
+
+class HandlerDied(CatbirdError):
+    """The process that the handler ran in has died; the message says how."""
+
+
 class RunError(CatbirdError):
     """A run ended without an output."""
 

@@ -21,6 +21,7 @@ REGISTER = Function(
     slots="integer",
 )
 RENEW = Function("cb_renew_worker", worker_id="bigint")
+COUNT_ABANDONED = Function("cb_count_abandoned", worker_id="bigint", count="integer")
 STOP = Function("cb_stop_worker", worker_id="bigint")
 ANNOUNCE_SLEEP = Function("cb_announce_sleep", worker_id="bigint")
 WRITERS = Function("cb_writers")
@@ -65,6 +66,11 @@ def register_worker(worker: WorkerRow, *, using: str) -> int:
 def renew_worker(worker_id: int, *, using: str) -> bool:
     """Say that this worker is alive; False when its row is gone, or locked just now."""
     return bool(RENEW.value(using, worker_id=worker_id))
+
+
+def count_abandoned(worker_id: int, count: int, *, using: str) -> bool:
+    """Say how many handlers this worker has abandoned so far; False when its row is gone, or locked just now."""
+    return bool(COUNT_ABANDONED.value(using, worker_id=worker_id, count=count))
 
 
 def stop_worker(worker_id: int, *, using: str) -> None:

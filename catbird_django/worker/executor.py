@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import django.db
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
-from django.db.backends.signals import connection_created
-from django.dispatch import receiver
 
 from catbird_django.client.context import Reporter
 from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
 from catbird_django.engine.tasks import TaskClaim
+from catbird_django.errors import HandlerTimeout
+from catbird_django.worker.handler_connections import give_up_connections, reset_connections
 from catbird_django.worker.handlers import TaskHandler
 from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, failure
+from catbird_django.worker.watchdog import Abandoned, Attempt, Watchdog
 
 logger = logging.getLogger("catbird.worker")
 
@@ -34,21 +35,56 @@ class Executor:
         max_payload: int,
         is_canceled: Callable[[TaskClaim], bool],
         reporter_for: Callable[[TaskClaim], Reporter],
+        watchdog: Watchdog | None = None,
     ) -> None:
+        self._watchdog = watchdog
         self._handlers = handlers
         self._max_payload = max_payload
         self._is_canceled = is_canceled
         self._reporter_for = reporter_for
 
     def run(self, claim: TaskClaim) -> Outcome:
-        """Run a sync handler on the current thread."""
+        """Run a sync handler on the current thread. Raise Abandoned if its claim was settled meanwhile."""
         handler = self._handlers[claim.task_id]
         try:
-            return self._completed(handler, claim, handler.function(*self._arguments(handler, claim)))
+            arguments = self._arguments(handler, claim)
+            if handler.options.timeout is None:
+                return self._completed(handler, claim, handler.function(*arguments))
+            return self._completed(handler, claim, self._call_in_time(handler, claim, arguments))
+        except Abandoned:
+            raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises, SystemExit included, is its failure
             return self._failed(handler, claim, error)
         finally:
             reset_connections()
+
+    def _call_in_time(self, handler: TaskHandler, claim: TaskClaim, arguments: list[Any]) -> Any:
+        """Call a sync handler under the eyes of the watchdog."""
+        timeout = handler.options.timeout
+        if timeout is None or self._watchdog is None:  # in a process of its own: whoever started it keeps the time
+            return handler.function(*arguments)
+        attempt = Attempt(claim, timeout)
+        try:
+            try:
+                self._watchdog.watch(attempt)
+                return handler.function(*arguments)
+            finally:
+                self._watchdog.end(attempt)
+        except BaseException as error:
+            # The interrupt may have struck while the attempt was being ended; there is only one, so this time it is.
+            self._watchdog.end(attempt)
+            if attempt.was_interrupted:
+                raise _as_timeout(error, timeout) from error.__cause__
+            raise
+        finally:
+            if attempt.was_interrupted:
+                give_up_connections()
+
+    def abandon(self, claim: TaskClaim) -> Outcome:
+        """The outcome of an attempt that could not be stopped."""
+        handler = self._handlers[claim.task_id]
+        timeout = handler.options.timeout or timedelta(0)
+        return self._failed(handler, claim, HandlerTimeout(f"{_too_long(timeout)}, and could not be stopped"))
 
     async def run_async(self, claim: TaskClaim) -> Outcome:
         """Run an async handler on the current loop.
@@ -59,9 +95,8 @@ class Executor:
         handler = self._handlers[claim.task_id]
         async with ThreadSensitiveContext() as context:
             try:
-                outcome: Outcome = self._completed(
-                    handler, claim, await handler.function(*self._arguments(handler, claim))
-                )
+                arguments = self._arguments(handler, claim)
+                outcome: Outcome = self._completed(handler, claim, await _await_in_time(handler, arguments))
             except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
                 outcome = self._failed(handler, claim, error)
             await _close_connections_of(context)
@@ -103,6 +138,33 @@ class Executor:
         return delay
 
 
+async def _await_in_time(handler: TaskHandler, arguments: list[Any]) -> Any:
+    """Call an async handler, and cancel it when its time is over."""
+    timeout = handler.options.timeout
+    if timeout is None:
+        return await handler.function(*arguments)
+    try:
+        async with asyncio.timeout(timeout.total_seconds()) as limit:
+            return await handler.function(*arguments)
+    except TimeoutError as error:
+        if limit.expired():
+            raise HandlerTimeout(_too_long(timeout)) from error
+        raise  # the handler's own
+
+
+def _as_timeout(error: BaseException, timeout: timedelta) -> BaseException:
+    """What an interrupted handler has raised, said plainly: its query was canceled because of the timeout, too."""
+    if isinstance(error, django.db.Error):
+        error = HandlerTimeout(_too_long(timeout)).with_traceback(error.__traceback__)
+    elif isinstance(error, HandlerTimeout) and not error.args:
+        error.args = (_too_long(timeout),)  # an exception raised in another thread comes without
+    return error
+
+
+def _too_long(timeout: timedelta) -> str:
+    return f"took longer than {timeout.total_seconds():g} s"
+
+
 async def _close_connections_of(context: ThreadSensitiveContext) -> None:
     """Close what the handler's sync_to_async calls have opened, on the thread that they ran on."""
     if context not in SyncToAsync.context_to_thread_executor:
@@ -112,30 +174,3 @@ async def _close_connections_of(context: ThreadSensitiveContext) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await sync_to_async(connections.close_all)()
             return
-
-
-class _Connected(threading.local):
-    """Whether a connection was ever opened on this thread."""
-
-    here = False
-
-
-_connected = _Connected()
-
-
-@receiver(connection_created, dispatch_uid="catbird.worker.executor")
-def _note_connection(**_: object) -> None:
-    _connected.here = True
-
-
-def reset_connections() -> None:
-    """Leave no trace of a handler on this thread's connections: no open transaction, no dead socket (W7)."""
-    if not _connected.here:
-        return  # asking Django for this thread's connections takes longer than a small handler
-    for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block or (connection.connection is not None and not connection.get_autocommit()):
-            connection.close()
-            # Inside atomic() Django keeps the closed connection, to refuse further queries. Forget the whole wrapper.
-            del connections[connection.alias]
-        else:
-            connection.close_if_unusable_or_obsolete()

@@ -38,6 +38,7 @@ from catbird_django.worker.settlement import Settlement
 from catbird_django.worker.threads import ThreadRunner
 from catbird_django.worker.tick import Ticker
 from catbird_django.worker.wakeups import Wakeups
+from catbird_django.worker.watchdog import Attempt, Watchdog
 
 logger = logging.getLogger("catbird.worker")
 
@@ -65,6 +66,10 @@ class Worker:
         definitions = _runnable(registry, options.tasks)
         require_current_schema(using=self._using)
         self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
+        self.abandoned_count = 0
+        """Handlers that outlived their timeout and could not be stopped."""
+        self._abandoned: set[Delivery] = set()
+        self._told_abandoned = 0
         self.id = workers.register_worker(self._introduction(), using=self._using)
         self._build()
 
@@ -74,11 +79,13 @@ class Worker:
         self._leases = LeaseKeeper(
             self.id, lease=settings.lease, using=self._using, stop_handler=lambda held: self._event_loop.cancel(held)
         )
-        executor = Executor(
+        self._watchdog = Watchdog(grace=settings.interrupt_grace, abandoned=self._abandon)
+        self._executor = executor = Executor(
             self._handlers,
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, is_canceled=self._is_canceled),
+            watchdog=self._watchdog,
         )
         self._settlement = Settlement(
             using=self._using,
@@ -148,9 +155,18 @@ class Worker:
         try:
             while not self._is_told_to_stop(within=LOOK_AFTER_PARTS_EVERY):
                 self._refuse_dead_parts()
+                self._tell_abandoned()
+                if self.needs_replacement:
+                    logger.error("too many handlers were abandoned, draining", extra={"worker_id": self.id})
+                    break
         finally:
             finished = self._shut_down()
         return finished
+
+    @property
+    def needs_replacement(self) -> bool:
+        """Whether so many handlers were abandoned that this process should make room for another (T8)."""
+        return self.abandoned_count >= self._settings.max_abandoned
 
     def stop(self) -> None:
         """Ask the worker to stop: claim no more, finish what runs within the grace, give back the rest.
@@ -170,6 +186,7 @@ class Worker:
         logger.info("worker started", extra={"worker_id": self.id, "tasks": self.task_names})
         self._leases.start()
         self._settlement.start()
+        self._watchdog.start()
         self._threads.start()
         self._event_loop.start()
         if self._settings.notify:
@@ -180,7 +197,15 @@ class Worker:
 
     def _refuse_dead_parts(self) -> None:
         """Rather no worker than one that looks alive and does nothing: whoever keeps processes alive starts another."""
-        parts = (self._claim_loop, self._settlement, self._leases, self._ticker, self._threads, self._event_loop)
+        parts = (
+            self._claim_loop,
+            self._settlement,
+            self._leases,
+            self._ticker,
+            self._watchdog,
+            self._threads,
+            self._event_loop,
+        )
         for part in parts:
             if not part.is_alive():
                 raise RuntimeError(f"{type(part).__name__} has died; see the log for why")
@@ -202,6 +227,27 @@ class Worker:
         if self._capacities[task_id].give_back(task_id, finished=True):
             self._bell.ring()
 
+    def _abandon(self, attempt: Attempt) -> None:
+        """Settle a claim without its thread, which could not be stopped, and give the slot to a new one."""
+        logger.error("a handler could not be stopped", extra={"run_id": attempt.claim.run_id})
+        outcome = self._executor.abandon(attempt.claim)
+        self._abandoned.add(attempt.claim.delivery)
+        self._threads.replace(attempt.thread)
+        self._finish(outcome)
+        self.abandoned_count += 1
+
+    def _tell_abandoned(self) -> None:
+        """Let the worker's page show what was abandoned."""
+        if (count := self.abandoned_count) == self._told_abandoned:
+            return
+        try:
+            if workers.count_abandoned(self.id, count, using=self._using):
+                self._told_abandoned = count
+        except DATABASE_TROUBLE as error:
+            logger.warning("cannot tell of abandoned handlers", extra={"error": str(error)})
+        finally:
+            connections.close_all()
+
     def _settled(self, deliveries: Sequence[Delivery]) -> None:
         """Let go of what the database has taken; perhaps only that kept us from claiming."""
         self._leases.let_go(deliveries)
@@ -220,7 +266,8 @@ class Worker:
             workers.wake_workers(queues, using=self._using)
 
     def _is_canceled(self, claim: TaskClaim) -> bool:
-        return self._leases.is_canceled(claim.delivery)
+        # An abandoned handler, too, should stop at its next word.
+        return self._leases.is_canceled(claim.delivery) or (bool(self._abandoned) and claim.delivery in self._abandoned)
 
     def _is_idle(self) -> bool:
         return not self._capacities.in_flight and not self._settlement.backlog
@@ -243,6 +290,8 @@ class Worker:
         left_behind = self._capacities.in_flight
         self._threads.stop()
         self._event_loop.stop()
+        self._watchdog.stop()
+        self._tell_abandoned()
         is_settled = self._settlement.stop(timeout=max(2.0, deadline - time.monotonic()))
         self._leases.stop()
         self._wakeups.stop()

@@ -23,6 +23,8 @@ from catbird_django.discovery import broken_modules
 from catbird_django.errors import CatbirdError
 from catbird_django.worker.worker import Worker, WorkerOptions
 
+NEEDS_REPLACEMENT = 75  # EX_TEMPFAIL: start another in my place
+
 
 class Command(BaseCommand):
     help = (
@@ -49,11 +51,11 @@ class Command(BaseCommand):
             self.stdout.flush()
             finished = worker.run()
             self.stdout.write("catbird worker stopped.")
-            if stopped_by_signal() or not finished:
+            if stopped_by_signal() or not finished or worker.abandoned_count:
                 # Threads that handlers have left behind would keep the process alive; nothing of ours is left to do.
                 logging.shutdown()
                 self.stdout.flush()
-                os._exit(0)
+                os._exit(NEEDS_REPLACEMENT if worker.needs_replacement else 0)
 
     def _build(self, options: dict[str, Any]) -> Worker:
         settings = get_settings()

@@ -38,6 +38,19 @@ BEGIN
 END;
 $$;
 
+-- Say how many handlers this worker has abandoned so far: they outlived their timeout and could not be stopped (T8). False
+-- when its row is gone, or held by somebody just now.
+CREATE OR REPLACE FUNCTION cb_count_abandoned(p_worker_id bigint, p_count integer)
+RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE cb_workers
+    SET abandoned_count = p_count
+    WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
+END;
+$$;
+
 -- Say that this worker has stopped, and let another do the upkeep it did. Saying it again changes nothing.
 CREATE OR REPLACE FUNCTION cb_stop_worker(p_worker_id bigint)
 RETURNS void
