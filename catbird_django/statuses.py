@@ -70,6 +70,15 @@ class CancelVerdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+class ReportVerdict(StrEnum):
+    """What `cb_report_tasks` and `cb_log_tasks` say of each word of a handler."""
+
+    REPORTED = "reported"
+    LOGGED = "logged"
+    DROPPED = "dropped"
+    STALE = "stale"
+
+
 class SettleVerdict(StrEnum):
     """What a settling function says of each claim: it counted, or the claim was no longer ours."""
 

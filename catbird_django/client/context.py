@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from numbers import Integral, Real
+from typing import Any, Final, Protocol
 
 from catbird_django.client.interrupts import CancelRequested
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+MAX_PROGRESS_MESSAGE = 500
+MAX_LOG_MESSAGE = 4000
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text has neither NUL nor lone surrogates
 
 
 class Reporter(Protocol):
@@ -61,16 +70,45 @@ class TaskContext:
             raise CancelRequested
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Say how far the run is. Cheap to call often: of several in quick succession only the last may be shown."""
+        """Say how far the run is. Shown live; of several in quick succession only the last may be. Cheap to call often.
+
+        Leaves the handler, by an exception, if the run was canceled meanwhile. Raises ValueError for what is no amount.
+        """
         self.stop_if_canceled()
-        self.reporter.progress(done, total, message)
+        total = None if total is None else _amount("total", total)
+        self.reporter.progress(_amount("done", done), total, _text(message, MAX_PROGRESS_MESSAGE))
 
     def log(self, message: str, *, level: str = "info") -> None:
-        """Write a line to the run's log. The log of a run is capped."""
+        """Write a line to the run's log: at most 4 000 characters, and 1 000 lines a run; what is more is dropped.
+
+        `level` is debug, info, warning or error. Leaves the handler, by an exception, if the run was canceled meanwhile.
+        """
         self.stop_if_canceled()
-        self.reporter.log(level, message)
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
+        self.reporter.log(level, _text(message, MAX_LOG_MESSAGE))
 
     def heartbeat(self) -> None:
         """Say that the handler is alive, and leave it, by an exception, if the run was canceled meanwhile."""
         self.stop_if_canceled()
         self.reporter.heartbeat()
+
+
+def _amount(argument: str, value: Any) -> float:
+    """A number that says how much, as plain Python has it; raise ValueError, naming the argument, for anything else."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{argument} must be a number, not {value!r}")
+    try:
+        amount = float(value)
+    except OverflowError:  # a whole number beyond all floats
+        amount = math.inf
+    if not math.isfinite(amount) or amount < 0:
+        raise ValueError(f"{argument} must be finite and at least 0, not {str(value)[:80]}")
+    return int(value) if isinstance(value, Integral) else amount
+
+
+def _text(message: object, limit: int) -> str:
+    """A message as it can be stored: cut, and without what PostgreSQL's text cannot hold."""
+    if not isinstance(message, str):
+        raise ValueError(f"message must be text, not {type(message).__name__}")
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", message[:limit])

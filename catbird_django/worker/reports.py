@@ -1,27 +1,204 @@
-"""What handlers say about their runs, on its way to the database."""
+"""What handlers say about their runs, on its way to the database.
+
+Words are kept for a moment and sent together: of a run's progress only the newest, of its log every line. Nobody says
+anything, nothing is sent. What a handler has said is stored before its run goes back to the queue, because from then on
+it may be another's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import NamedTuple, TypeVar
 
-from catbird_django.engine.tasks import TaskClaim
+from django.db import connections
+
+from catbird_django.engine import reports as engine
+from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
+from catbird_django.engine.reports import MAX_LINES, LogLine
+from catbird_django.engine.tasks import Delivery, TaskClaim
+from catbird_django.worker.backoff import Backoff
+
+logger = logging.getLogger("catbird.worker")
+
+Word = TypeVar("Word")
+
+PAUSE = 0.5  # seconds between the first word and its sending
+MAX_BATCH = 1000
+MAX_CHARACTERS = 8 * 1024 * 1024
+"""How much of logs is kept while the database does not take it, at most; what is more is dropped."""
+
+
+class SaidLine(NamedTuple):
+    """A line of a handler, and when it was said."""
+
+    delivery: Delivery
+    attempt: int
+    level: str
+    message: str
+    said_at: float
+
+
+class Reports:
+    """Collects the words of all handlers and sends them, on a thread and a connection of its own."""
+
+    def __init__(self, *, using: str, notify: bool) -> None:
+        self._using = using
+        self._notify = notify
+        self._progress: dict[Delivery, str] = {}
+        self._lines: deque[SaidLine] = deque()
+        self._characters = 0
+        self._dropped = 0
+        self._adding = threading.Lock()
+        self._sending = threading.Lock()  # taken before the other, never after it
+        self._said = threading.Event()
+        self._hurry = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="catbird-reports", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self, *, timeout: float) -> bool:
+        """Send what is left, for at most `timeout` seconds; say whether all of it was."""
+        self._stopping = True
+        self._hurry.set()
+        self._said.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def add_progress(self, delivery: Delivery, progress: str) -> None:
+        with self._adding:
+            self._progress[delivery] = progress
+        self._said.set()
+
+    def add_line(self, line: SaidLine) -> None:
+        with self._adding:
+            if self._characters > MAX_CHARACTERS:
+                self._dropped += 1
+            else:
+                self._lines.append(line)
+                self._characters += len(line.message)
+            if len(self._lines) >= MAX_BATCH:
+                self._hurry.set()
+        self._said.set()
+
+    def send_words_of(self, deliveries: Sequence[Delivery]) -> None:
+        """Send what is kept if any of it is about these deliveries. Raises what the database raises."""
+        if not self._progress and not self._lines and not self._sending.locked():
+            return
+        with self._sending:  # what is being sent just now is sent then
+            if self._has_words_of(set(deliveries)):
+                self._send()
+
+    def _has_words_of(self, deliveries: set[Delivery]) -> bool:
+        with self._adding:
+            return not deliveries.isdisjoint(self._progress) or any(line.delivery in deliveries for line in self._lines)
+
+    def _run(self) -> None:
+        backoff = Backoff()
+        while not (self._stopping and not self._progress and not self._lines):
+            self._said.wait()
+            self._hurry.wait(PAUSE)
+            self._said.clear()
+            if not self._stopping:
+                self._hurry.clear()
+            try:
+                with self._sending:
+                    self._send()
+                backoff.reset()
+            except DATABASE_TROUBLE as error:
+                pause = backoff.next_pause()
+                logger.warning("cannot store reports, trying again", extra={"error": str(error), "retry_in": pause})
+                connections.close_all()
+                self._said.set()
+                time.sleep(pause)
+        connections.close_all()
+
+    def _send(self) -> None:
+        """Send all that has been said so far. What the database could not take is kept."""
+        with self._adding:
+            progress, self._progress = self._progress, {}
+            dropped, self._dropped = self._dropped, 0
+            waiting = len(self._lines)
+        if dropped:
+            logger.warning("log lines were dropped, the database is too slow for them", extra={"dropped": dropped})
+        try:
+            self._send_progress(progress)
+        except DATABASE_TROUBLE:
+            with self._adding:
+                self._progress = {**progress, **self._progress}  # newer ones win
+            raise
+        while waiting > 0:
+            waiting -= self._send_lines(min(waiting, MAX_BATCH))
+
+    def _send_progress(self, progress: dict[Delivery, str]) -> None:
+        if progress:
+            # Sorted: one lock order for everyone.
+            _send_all(
+                sorted(progress.items()),
+                lambda batch: engine.report_tasks(batch, notify=self._notify, using=self._using),
+            )
+
+    def _send_lines(self, count: int) -> int:
+        """Send the oldest lines; they are forgotten only when the database has them."""
+        with self._adding:
+            lines = [self._lines[place] for place in range(count)]
+        now = time.monotonic()
+        _send_all(
+            [LogLine(*line[:4], timedelta(seconds=now - line.said_at)) for line in lines],
+            lambda batch: engine.log_tasks(batch, using=self._using),
+        )
+        with self._adding:
+            for _ in lines:
+                self._characters -= len(self._lines.popleft().message)
+        return count
+
+
+def _send_all(batch: Sequence[Word], send: Callable[[Sequence[Word]], object]) -> None:
+    """Send words in one call; where the database refuses some of them for what they are, one by one without those."""
+    try:
+        send(batch)
+    except DATABASE_TROUBLE as error:
+        if not blames_data(error):
+            raise
+        if len(batch) == 1:
+            logger.error("a report cannot be stored", exc_info=error)
+            return
+        for word in batch:
+            _send_all([word], send)
 
 
 class ClaimReporter:
     """Takes the words of one handler."""
 
-    def __init__(self, claim: TaskClaim, *, is_canceled: Callable[[TaskClaim], bool]) -> None:
+    def __init__(self, claim: TaskClaim, *, reports: Reports, is_canceled: Callable[[TaskClaim], bool]) -> None:
         self._claim = claim
+        self._reports = reports
         self._is_canceled = is_canceled
+        self._line_count = 0
 
     def is_canceled(self) -> bool:
         return self._is_canceled(self._claim)
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        pass
+        progress = {"done": done, "total": total, "message": message}
+        self._reports.add_progress(self._claim.delivery, json.dumps(progress))
 
     def log(self, level: str, message: str) -> None:
-        pass
+        # The database caps the log of a run; a handler that never stops talking must not fill the memory before that.
+        self._line_count += 1
+        if self._line_count <= MAX_LINES:
+            claim = self._claim
+            self._reports.add_line(SaidLine(claim.delivery, claim.attempt, level, message, time.monotonic()))
 
     def heartbeat(self) -> None:
-        pass
+        """Nothing to send: the worker renews the leases of all that it holds."""

@@ -32,12 +32,19 @@ class Settlement:
     """Settles on a thread and a connection of its own. Results are kept until the database has taken them."""
 
     def __init__(
-        self, *, using: str, notify: bool, all_events: bool = False, settled: Callable[[Sequence[Delivery]], None]
+        self,
+        *,
+        using: str,
+        notify: bool,
+        all_events: bool = False,
+        settled: Callable[[Sequence[Delivery]], None],
+        send_words_of: Callable[[Sequence[Delivery]], None] = lambda deliveries: None,
     ) -> None:
         self._using = using
         self._notify = notify
         self._all_events = all_events
         self._settled = settled
+        self._send_words_of = send_words_of
         self._outcomes: deque[Outcome] = deque()
         self._arrived = threading.Event()
         self._stopping = False
@@ -113,6 +120,8 @@ class Settlement:
     def _settle(self, batch: Sequence[Outcome]) -> None:
         """Settle outcomes of one kind, in one call."""
         deliveries = [outcome.claim.delivery for outcome in batch]
+        if isinstance(batch[0], Failed | Released):
+            self._send_words_of(deliveries)  # once the run is queued again it may be another's, and these too late
         match batch[0]:
             case Completed():
                 completions = [(outcome.claim.delivery, outcome.output) for outcome in batch]  # type: ignore[union-attr]

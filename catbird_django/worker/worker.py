@@ -33,7 +33,7 @@ from catbird_django.worker.executor import Executor
 from catbird_django.worker.handlers import build_handlers
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.outcome import Outcome, Released
-from catbird_django.worker.reports import ClaimReporter
+from catbird_django.worker.reports import ClaimReporter, Reports
 from catbird_django.worker.settlement import Settlement
 from catbird_django.worker.threads import ThreadRunner
 from catbird_django.worker.tick import Ticker
@@ -80,11 +80,12 @@ class Worker:
             self.id, lease=settings.lease, using=self._using, stop_handler=lambda held: self._event_loop.cancel(held)
         )
         self._watchdog = Watchdog(grace=settings.interrupt_grace, abandoned=self._abandon)
+        self._reports = Reports(using=self._using, notify=settings.notify)
         self._executor = executor = Executor(
             self._handlers,
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
-            reporter_for=partial(ClaimReporter, is_canceled=self._is_canceled),
+            reporter_for=partial(ClaimReporter, reports=self._reports, is_canceled=self._is_canceled),
             watchdog=self._watchdog,
         )
         self._settlement = Settlement(
@@ -92,6 +93,7 @@ class Worker:
             notify=settings.notify,
             all_events=settings.events == "all",
             settled=self._settled,
+            send_words_of=self._reports.send_words_of,
         )
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
@@ -185,6 +187,7 @@ class Worker:
     def _start(self) -> None:
         logger.info("worker started", extra={"worker_id": self.id, "tasks": self.task_names})
         self._leases.start()
+        self._reports.start()
         self._settlement.start()
         self._watchdog.start()
         self._threads.start()
@@ -200,6 +203,7 @@ class Worker:
         parts = (
             self._claim_loop,
             self._settlement,
+            self._reports,
             self._leases,
             self._ticker,
             self._watchdog,
@@ -293,6 +297,7 @@ class Worker:
         self._watchdog.stop()
         self._tell_abandoned()
         is_settled = self._settlement.stop(timeout=max(2.0, deadline - time.monotonic()))
+        self._reports.stop(timeout=max(2.0, deadline - time.monotonic()))  # before what is held is given back
         self._leases.stop()
         self._wakeups.stop()
         if is_settled:

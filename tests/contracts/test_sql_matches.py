@@ -1,7 +1,9 @@
 """Frozen SQL = present SQL = what is in the database = what the gateway calls."""
 
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 from django.apps import apps
@@ -9,7 +11,7 @@ from django.core.management import call_command
 from django.db import connection
 
 import catbird_django
-from catbird_django.engine import cancel, grants, retention, retry, schema, tasks, tick, workers
+from catbird_django import engine
 from catbird_django.engine.call import Function
 from catbird_django.engine.schema import expected_version
 from catbird_django.migrations._install_sql import _frozen_in, _installed_before
@@ -39,7 +41,7 @@ def in_database(condition: str = "true") -> dict[str, str]:
 
 
 def called() -> dict[str, Function]:
-    modules = (cancel, grants, retention, retry, schema, tasks, tick, workers)
+    modules = [import_module(f"{engine.__name__}.{module.name}") for module in iter_modules(engine.__path__)]
     functions = [value for module in modules for value in vars(module).values() if isinstance(value, Function)]
     return {function.name: function for function in functions}
 
