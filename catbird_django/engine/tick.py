@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from catbird_django.engine.call import Function
+from catbird_django.failpoints import before_commit
 
 TICK = Function("cb_tick", worker_id="bigint", hold="interval", limit="integer", cancel_grace="interval")
 WAKE_TICK = Function("cb_wake_tick")
@@ -27,7 +28,8 @@ class Tick(NamedTuple):
 
 def tick(worker_id: int, *, hold: timedelta, limit: int, cancel_grace: timedelta, using: str) -> Tick:
     """Do one round of upkeep, if this worker is elected to it."""
-    [row] = TICK.rows(using, worker_id=worker_id, hold=hold, limit=limit, cancel_grace=cancel_grace)
+    with before_commit("in-sweep", using):
+        [row] = TICK.rows(using, worker_id=worker_id, hold=hold, limit=limit, cancel_grace=cancel_grace)
     return Tick(*row)
 
 

@@ -15,6 +15,7 @@ from django.db import connections
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tasks import LaneHead, LaneRequest, TaskClaim
 from catbird_django.engine.workers import Writers
+from catbird_django.failpoints import reach
 from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities
@@ -158,6 +159,7 @@ class ClaimLoop:
         claims = self._calls.claim(requests)
         self._lanes.claimed(requests, claims)
         if claims:
+            reach("after-claim")
             self._calls.hand_over(sorted(claims, key=lambda claim: (-claim.priority, claim.run_id)))
             return Look.CLAIMED
         # Lanes that we only remembered may be empty while others are not: look again before giving up.

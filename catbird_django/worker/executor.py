@@ -18,6 +18,7 @@ from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Sno
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.errors import HandlerTimeout
 from catbird_django.worker.handler_connections import give_up_connections, reset_connections
+from catbird_django.failpoints import reach
 from catbird_django.worker.handlers import TaskHandler
 from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, failure
 from catbird_django.worker.watchdog import Abandoned, Attempt, Watchdog
@@ -105,9 +106,12 @@ class Executor:
     def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
         if self._is_canceled(claim):  # while it waited for its turn
             raise CancelRequested
-        return handler.arguments(claim, self._reporter_for(claim))
+        arguments = handler.arguments(claim, self._reporter_for(claim))
+        reach("before-handler")
+        return arguments
 
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
+        reach("after-handler")
         return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))
 
     def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Outcome:

@@ -12,6 +12,7 @@ from django.db import connections
 from catbird_django.engine import tasks, workers
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tasks import Delivery
+from catbird_django.failpoints import reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
 
@@ -89,6 +90,7 @@ class LeaseKeeper:
         deliveries = sorted(self.held)  # one lock order for everyone
         if not deliveries:
             return
+        reach("before-renew")
         verdicts = tasks.extend_tasks(deliveries, lease=self._lease, using=self._using)
         for delivery, verdict in zip(deliveries, verdicts, strict=True):
             if verdict is SettleVerdict.CANCELING and delivery not in self._canceled:

@@ -17,6 +17,7 @@ from catbird_django.engine import tasks as engine
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
 from catbird_django.engine.cancel import cancel_claimed_tasks
 from catbird_django.engine.tasks import Delivery
+from catbird_django.failpoints import before_commit, reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, failure
@@ -105,7 +106,10 @@ class Settlement:
         backoff = Backoff(shortest=SHORTEST_PAUSE)
         while parts:
             try:
-                self._settle(parts[0])
+                reach("before-settle")
+                with before_commit("before-settle-commit", self._using):
+                    self._settle(parts[0])
+                reach("after-settle")
                 parts.popleft()
                 backoff.reset()
             except DATABASE_TROUBLE as error:

@@ -11,6 +11,7 @@ from django.db import connections
 
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.notifications import WORK, Listener
+from catbird_django.failpoints import reach
 from catbird_django.worker.backoff import Backoff
 
 logger = logging.getLogger("catbird.worker")
@@ -59,6 +60,7 @@ class Wakeups:
         backoff = Backoff()
         while not self._stopping.is_set():
             try:
+                reach("listener-before-relisten")
                 with Listener([WORK], using=self._using, dsn=self._dsn) as listener:
                     backoff.reset()
                     self._listen(listener)
