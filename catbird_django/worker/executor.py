@@ -17,8 +17,8 @@ from catbird_django.client.context import Reporter
 from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.errors import HandlerTimeout
-from catbird_django.worker.handler_connections import give_up_connections, reset_connections
 from catbird_django.failpoints import reach
+from catbird_django.worker.handler_connections import give_up_connections, reset_connections
 from catbird_django.worker.handlers import TaskHandler
 from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, failure
 from catbird_django.worker.watchdog import Abandoned, Attempt, Watchdog
