@@ -159,36 +159,10 @@ def test_a_type_error_names_the_field(text: str, value: Any, complaint: str) -> 
         holds(text, value)
 
 
-WORDS = st.sampled_from(
-    [
-        "input",
-        "input.a",
-        "input[0]",
-        'input["b"]',
-        "input.",
-        "[",
-        "]",
-        "(",
-        ")",
-        "and",
-        "or",
-        "not",
-        "eq",
-        "gt",
-        "in",
-        "contains",
-        "exists",
-        "true",
-        "null",
-        "1",
-        "-1.5",
-        '"x"',
-        "[1]",
-        "{}",
-        ".",
-        '"',
-    ]
-)
+FIELDS = ["input", "input.a", "input[0]", 'input["b"]', "input.", "other"]
+SIGNS = ["[", "]", "(", ")", ".", '"', "and", "or", "not", "eq", "gt", "in", "contains", "exists"]
+VALUES = ["true", "null", "1", "-1.5", '"x"', "[1]", "{}"]
+WORDS = st.sampled_from(FIELDS + SIGNS + VALUES)
 
 
 @given(
