@@ -8,6 +8,7 @@ from django.contrib.admin import SimpleListFilter
 from django.utils.translation import gettext_lazy as _
 
 from catbird_django.monitoring import queries
+from catbird_django.monitoring.permissions import may_view_payload
 from catbird_django.monitoring.worker_states import WorkerState
 from catbird_django.statuses import TaskStatus
 
@@ -59,6 +60,39 @@ class QueueFilter(SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Task] | QuerySet[TaskRun]:
         queue = self.value()
         return queryset if queue is None else queryset.filter(queue=queue)
+
+
+class TagFilter(SimpleListFilter):
+    """By tag, typed in: there may be as many as runs. Tags may name people, so it is for those who see payloads."""
+
+    title = _("tag")
+    parameter_name = "tag"
+    template = "admin/catbird/tag_filter.html"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        self.is_allowed = may_view_payload(request.user)
+        return []
+
+    def has_output(self) -> bool:
+        return True  # else Django would leave the filter out, and show the whole list to whoever may not use it
+
+    def choices(self, changelist: Any) -> Any:
+        """What the form of the filter needs: the tag, the address without it, and the other filters to keep."""
+        if not self.is_allowed:
+            return
+        others = {name: value for name, value in changelist.params.items() if name != self.parameter_name}
+        yield {
+            "value": self.value() or "",
+            "selected": self.value() is not None,
+            "others": others.items(),
+            "all": changelist.get_query_string(remove=[self.parameter_name]),
+        }
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[TaskRun]:
+        tag = self.value()
+        if tag is None:
+            return queryset
+        return queries.with_tag(queryset, tag) if self.is_allowed else queryset.none()
 
 
 class WorkerStateFilter(SimpleListFilter):

@@ -46,7 +46,7 @@ class KeysetChangeList(ChangeList):
         # Equal, so that the search form does not show the length of a page as the number of results.
         self.full_result_count = self.result_count
         self.show_full_result_count = False
-        self.show_admin_actions = False
+        self.show_admin_actions = bool(self.page.rows)
         self.can_show_all = False
         self.multi_page = False
 

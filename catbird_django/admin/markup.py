@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from django.contrib.admin.utils import quote
 from django.urls import NoReverseMatch, reverse
@@ -106,4 +106,51 @@ def folding(summary: str, text: str, *, is_open: bool = False) -> SafeString:
         SafeString(" open") if is_open else "",
         summary,
         text,
+    )
+
+
+def progress_bar(progress: object, *, with_message: bool) -> SafeString | str:
+    """How far a handler says it is; the message only for those who may see payloads."""
+    if not isinstance(progress, dict) or not _is_amount(progress.get("done")):
+        return EMPTY
+    done, total = progress["done"], progress.get("total")
+    message = str(progress.get("message") or "") if with_message else ""
+    if not _is_amount(total) or total <= 0:
+        return format_html(
+            '<span class="catbird-progress"><span>{}</span> <span>{}</span></span>', _amount(done), message
+        )
+    return format_html(
+        '<span class="catbird-progress"><progress value="{}" max="{}" aria-label="{}"></progress>'
+        ' <span dir="ltr">{}</span> <span>{}</span></span>',
+        str(min(done, total)),
+        str(total),
+        _("progress"),
+        f"{_amount(done)} / {_amount(total)}",
+        message,
+    )
+
+
+def _is_amount(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _amount(value: float) -> str:
+    return grouped(value) if isinstance(value, int) else f"{value:g}"
+
+
+def table(headings: Iterable[object], rows: Iterable[Iterable[object]], *, row_class: str = "") -> SafeString:
+    """Rows below headings; each row begins with its class."""
+    return format_html(
+        '<div class="catbird-table" tabindex="0"><table class="{}">'
+        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>",
+        row_class,
+        format_html_join("", '<th scope="col">{}</th>', ((heading,) for heading in headings)),
+        format_html_join("", "{}", ((_row(row),) for row in rows)),
+    )
+
+
+def _row(row: Iterable[object]) -> SafeString:
+    level, *cells = row
+    return format_html(
+        '<tr data-level="{}">{}</tr>', level, format_html_join("", "<td>{}</td>", ((cell,) for cell in cells))
     )

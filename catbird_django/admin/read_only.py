@@ -21,7 +21,7 @@ else:
 class ReadOnlyAdmin(ModelAdmin):
     """Rows to look at. Rows are written by SQL functions only, never by a form."""
 
-    actions = None
+    actions: Any = None
     list_per_page = 50
     show_facets = ShowFacets.NEVER  # they count
     show_full_result_count = False

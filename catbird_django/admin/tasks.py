@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -10,11 +11,14 @@ from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
 from catbird_django.admin.filters import QueueFilter
-from catbird_django.admin.markup import EMPTY, badge, grouped, json_block, list_link, moment
+from catbird_django.admin.markup import EMPTY, badge, grouped, json_block, link, list_link, moment, names
 from catbird_django.admin.read_only import ReadOnlyAdmin
+from catbird_django.conf import get_settings
 from catbird_django.models import Task, TaskRun
 from catbird_django.monitoring import queries
-from catbird_django.monitoring.figures import RECENT, recent_counts
+from catbird_django.monitoring.durations import in_words
+from catbird_django.monitoring.figures import RECENT, open_or_closed, recent_counts
+from catbird_django.monitoring.json_text import condition_in_words
 from catbird_django.monitoring.payloads import with_schema_text
 from catbird_django.statuses import TaskStatus
 
@@ -51,16 +55,32 @@ class TaskAdmin(ReadOnlyAdmin):
                     "queue",
                     "description",
                     "handler",
-                    ("max_retries", "max_lost"),
                     "registered",
                     "fingerprint",
+                ]
+            },
+        ),
+        (
+            _("How it runs"),
+            {
+                "fields": [
+                    ("max_retries", "max_lost"),
+                    "condition_text",
+                    "on_fail_link",
+                    "on_cancel",
+                    "option_list",
+                    "retention_text",
+                    "breaker_state",
                 ]
             },
         ),
         (_("Runs"), {"fields": ["recent_runs", "runs_link"]}),
         (_("Types"), {"fields": ["input_schema_json", "output_schema_json"]}),
     )
-    readonly_fields = (*("registered", "recent_runs", "runs_link", "input_schema_json", "output_schema_json"),)
+    readonly_fields = (
+        *("registered", "recent_runs", "runs_link", "input_schema_json", "output_schema_json"),
+        *("condition_text", "on_fail_link", "option_list", "retention_text", "breaker_state"),
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return with_schema_text(queries.tasks().defer("input_schema", "output_schema"))
@@ -76,6 +96,44 @@ class TaskAdmin(ReadOnlyAdmin):
     @admin.display(description=_("runs"))
     def runs_link(self, task: Task) -> SafeString | str:
         return list_link(TaskRun, _now("Show runs"), task=task.name)
+
+    @admin.display(description=_("condition"))
+    def condition_text(self, task: Task) -> SafeString | str:
+        return condition_in_words(task.condition) or EMPTY
+
+    @admin.display(description=_("on fail"))
+    def on_fail_link(self, task: Task) -> SafeString | str:
+        if not task.on_fail:
+            return EMPTY
+        other = queries.tasks().filter(name=task.on_fail).first()
+        return task.on_fail if other is None else link(other, task.on_fail)
+
+    @admin.display(description=_("options"))
+    def option_list(self, task: Task) -> SafeString | str:
+        options = task.options if isinstance(task.options, dict) else {}
+        return names(f"{name} = {json.dumps(value)}" for name, value in sorted(options.items())) or EMPTY
+
+    @admin.display(description=_("retention"))
+    def retention_text(self, task: Task) -> str:
+        if task.retention is not None:
+            return in_words(task.retention)
+        usual = get_settings().retention
+        return _now("as usual: %(duration)s") % {"duration": _now("for ever") if usual is None else in_words(usual)}
+
+    @admin.display(description=_("circuit breaker"))
+    def breaker_state(self, task: Task) -> SafeString | str:
+        breaker = open_or_closed(task)
+        if breaker is None:
+            return _now("closed: no failures seen")
+        failures = _now("%(count)d failures in a row") % {"count": breaker.failure_count}
+        if breaker.open_until is None:
+            return format_html('{} <span class="quiet">{}</span>', _now("closed"), failures)
+        return format_html(
+            '<strong>{}</strong> {} <span class="quiet">{}</span>',
+            _now("open until"),
+            moment(breaker.open_until),
+            failures,
+        )
 
     @admin.display(description=_("recent runs"))
     def recent_runs(self, task: Task) -> SafeString:

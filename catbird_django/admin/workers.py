@@ -44,12 +44,13 @@ class WorkerAdmin(ReadOnlyAdmin):
     change_list_template = "admin/catbird/keyset_list.html"
     fieldsets = (
         (None, {"fields": ["state_badge", "host_and_pid", "version", "boot_id"]}),
+        (_("Health"), {"fields": ["hearing", "draining", "abandoned_count"]}),
         (_("Work"), {"fields": ["queue_names", "handler_names", "slots", "held_runs"]}),
         (_("Times"), {"fields": ["started", "seen", "sleeping", "stopped"]}),
     )
     readonly_fields = (
         *("state_badge", "host_and_pid", "queue_names", "handler_names", "held_runs"),
-        *("started", "seen", "sleeping", "stopped"),
+        *("started", "seen", "sleeping", "stopped", "hearing", "draining"),
     )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[KeysetChangeList]:
@@ -65,9 +66,19 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(description=_("state"))
     def state_badge(self, worker: ReadWorker) -> SafeString:
         state = WorkerState(worker.state)
+        if state is not WorkerState.STOPPED and worker.draining_since is not None:
+            return format_html('{} <span class="quiet">{}</span>', badge(state), _now("draining"))
         if state is WorkerState.ALIVE and worker.sleeping_since is not None:
             return format_html('{} <span class="quiet">{}</span>', badge(state), _now("asleep"))
         return badge(state)
+
+    @admin.display(description=_("hears of work by"))
+    def hearing(self, worker: Worker) -> str:
+        return _now("listening (NOTIFY)") if worker.is_listening else _now("polling")
+
+    @admin.display(description=_("draining since"))
+    def draining(self, worker: Worker) -> SafeString | str:
+        return moment(worker.draining_since)
 
     @admin.display(description=_("queues"))
     def queue_names(self, worker: Worker) -> SafeString | str:

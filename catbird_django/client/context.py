@@ -81,7 +81,7 @@ class TaskContext:
     def log(self, message: str, *, level: str = "info") -> None:
         """Write a line to the run's log: at most 4 000 characters, and 1 000 lines a run; what is more is dropped.
 
-        `level` is debug, info, warning or error. Leaves the handler, by an exception, if the run was canceled meanwhile.
+        `level` is debug, info, warning or error. Leaves the handler, by an exception, if the run was canceled.
         """
         self.stop_if_canceled()
         if level not in LOG_LEVELS:

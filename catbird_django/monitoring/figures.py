@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from django.db.models import BigIntegerField, Count, Func, Min, Model, QuerySet, Value
 
-from catbird_django.models import Task, TaskRun, Worker
+from catbird_django.models import Breaker, Task, TaskRun, Worker
 from catbird_django.monitoring.queries import task_runs
 
 M = TypeVar("M", bound=Model)
@@ -19,6 +19,11 @@ def recent_counts(task: Task) -> dict[str, int]:
     """How many of the newest `RECENT` runs are this task's, by status; a status without any is left out."""
     counted = among_newest(task_runs(), RECENT).filter(task=task).values("status").annotate(count=Count("pk"))
     return {row["status"]: row["count"] for row in counted.order_by("status")}
+
+
+def open_or_closed(task: Task) -> Breaker | None:
+    """The circuit breaker of a task; None while it has seen no failure."""
+    return Breaker.objects.using(task_runs().db).filter(task_id=task.pk).first()
 
 
 def held_by(worker: Worker, *, limit: int) -> list[TaskRun]:

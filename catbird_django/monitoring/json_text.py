@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 INDENT = "  "
 
@@ -40,3 +42,13 @@ def _pieces(text: str) -> Iterator[str]:
         if token in _OPENING:
             depth += 1
         previous = token
+
+
+def condition_in_words(condition: Any) -> str:
+    """The condition of a task as it was written, if that was stored with it; else its JSON."""
+    if condition is None:
+        return ""
+    written = (
+        condition if isinstance(condition, str) else condition.get("text") if isinstance(condition, dict) else None
+    )
+    return written if isinstance(written, str) else json.dumps(condition, ensure_ascii=False)

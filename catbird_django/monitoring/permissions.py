@@ -1,8 +1,12 @@
-"""Who may see what."""
+"""Who may see what, and do what (U7)."""
 
 from __future__ import annotations
 
 from typing import Protocol
+
+VIEW_PAYLOAD = "catbird.view_payload"
+CANCEL_RUN = "catbird.cancel_run"
+RETRY_RUN = "catbird.retry_run"
 
 
 class HasPermissions(Protocol):
@@ -12,6 +16,15 @@ class HasPermissions(Protocol):
 
 
 def may_view_payload(user: HasPermissions) -> bool:
-    """May this user see inputs, outputs, headers and errors?"""
-    # `view_payload` is declared with flow runs (U7); until then whoever may see runs may see what is in them.
-    return user.has_perm("catbird.view_taskrun")
+    """May this user see inputs, outputs, headers, errors, log lines, tags and keys?"""
+    return user.has_perm(VIEW_PAYLOAD)
+
+
+def may_cancel(user: HasPermissions) -> bool:
+    """May this user cancel runs?"""
+    return user.has_perm(CANCEL_RUN)
+
+
+def may_retry(user: HasPermissions) -> bool:
+    """May this user run again what has ended?"""
+    return user.has_perm(RETRY_RUN)

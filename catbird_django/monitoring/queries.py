@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 from django.db.models import Case, QuerySet, TextField, Value, When
 
 from catbird_django.conf import get_settings
-from catbird_django.models import Task, TaskRun, Worker
+from catbird_django.models import RunTag, Task, TaskRun, Worker
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.worker_states import WorkerState
-from catbird_django.statuses import TaskStatus
+from catbird_django.statuses import RunKind, TaskStatus
 
 if TYPE_CHECKING:
     from catbird_django.models.tasks import TaskRunQuerySet
 
 HELD_STATUSES = frozenset({TaskStatus.STARTED, TaskStatus.CANCELING})
 PAYLOAD_FIELDS = ("input", "output", "error", "headers")
+
+TAG_REACH = 100_000
+"""Of how many runs with a tag, the newest, a list is made."""
 
 LONGEST_ID = len(str(2**63 - 1))
 
@@ -64,6 +67,12 @@ def of_tasks(runs: QuerySet[TaskRun], named: QuerySet[Task]) -> QuerySet[TaskRun
     return runs.filter(task_id__in=list(named.values_list("pk", flat=True)))
 
 
+def with_tag(runs: QuerySet[TaskRun], tag: str) -> QuerySet[TaskRun]:
+    """Keep the runs that have this tag, as far as they are among the newest `TAG_REACH` of those."""
+    tagged = RunTag.objects.using(runs.db).filter(run_kind=RunKind.TASK, tag=tag.replace("\x00", ""))
+    return runs.filter(pk__in=tagged.order_by("-run_id").values("run_id")[:TAG_REACH])
+
+
 def matching(runs: QuerySet[TaskRun], text: str) -> QuerySet[TaskRun]:
     """Keep the run of this id, or the runs of tasks whose name begins so."""
     run_id = run_id_in(text)
@@ -79,6 +88,6 @@ def run_id_in(text: str) -> int | None:
     return int(digits) if is_number else None
 
 
-def is_found_by_index(*, status: str, text: str) -> bool:
+def is_found_by_index(*, status: str, text: str, tag: str = "") -> bool:
     """Does an index find these runs, however old they are? If not, a page walks back through the newest."""
-    return status in HELD_STATUSES or run_id_in(text) is not None
+    return status in HELD_STATUSES or run_id_in(text) is not None or bool(tag)

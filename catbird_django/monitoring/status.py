@@ -1,8 +1,8 @@
 """How things stand: workers, and what is queued, running and failing, by queue and task.
 
 Answers within a bounded time, whatever the size of the tables. Due runs are counted in the claim index, of each queue
-and task up to `COUNT_LIMIT`; delayed and held ones in their partial indexes, up to `COUNT_LIMIT` in all. Failed runs
-have no index yet: they are looked for among the newest `FAILED_REACH` runs.
+and task up to `COUNT_LIMIT`; delayed and held ones in their partial indexes, up to `COUNT_LIMIT` in all. Ended runs
+have no index: those of the last hour are looked for among the newest `FAILED_REACH` runs.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
+from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet, Sum, Value
+from django.db.models import Case, Count, F, Q, QuerySet, Sum, Value, When
 
 from catbird_django.engine.tasks import LaneHead, find_task_lanes
-from catbird_django.models import TaskRun
+from catbird_django.models import Breaker, TaskRun
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.figures import among_newest
 from catbird_django.monitoring.queries import task_runs, tasks, workers
 from catbird_django.monitoring.worker_states import WorkerState
+from catbird_django.statuses import TaskStatus
 
 COUNT_LIMIT = 10_000
 FAILED_REACH = 100_000
@@ -38,6 +40,10 @@ class WorkerFigures:
     sleeping: int
     slots: int
     silent: int
+    draining: int
+    listening: int
+    abandoned: int
+    """Handlers that outlived their timeout and could not be stopped, of workers that are alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +54,23 @@ class TaskFigures:
     task: str
     queued: int
     delayed: int
+    retrying: int
+    """Of the delayed, those that wait for another attempt."""
     started: int
+    canceling: int
+    completed: int
     failed: int
     oldest_due_age: timedelta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBreaker:
+    """A task that rests after too many failures."""
+
+    task: str
+    failures: int
+    open_for: timedelta
+    """How much longer; negative when a run is about to be tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +79,7 @@ class Status:
 
     workers: WorkerFigures
     tasks: Sequence[TaskFigures]
+    breakers: Sequence[OpenBreaker]
 
     @property
     def oldest_due_age(self) -> timedelta | None:
@@ -67,7 +88,15 @@ class Status:
 
 def read_status(*, using: str) -> Status:
     """Read how things stand in this database, now."""
-    return Status(workers=_worker_figures(using), tasks=list(_task_figures(using)))
+    return Status(
+        workers=_worker_figures(using), tasks=list(_task_figures(using)), breakers=list(_open_breakers(using))
+    )
+
+
+def _open_breakers(using: str) -> Iterator[OpenBreaker]:
+    rows = Breaker.objects.using(using).filter(open_until__isnull=False).annotate(left=F("open_until") - DatabaseNow())
+    for name, failures, left in rows.order_by("task__name").values_list("task__name", "failure_count", "left"):
+        yield OpenBreaker(task=name, failures=failures, open_for=left)
 
 
 def _worker_figures(using: str) -> WorkerFigures:
@@ -77,6 +106,9 @@ def _worker_figures(using: str) -> WorkerFigures:
         sleeping=Count("pk", filter=alive & Q(sleeping_since__isnull=False)),
         slots=Sum("slots", filter=alive, default=0),
         silent=Count("pk", filter=Q(state=WorkerState.SILENT)),
+        draining=Count("pk", filter=alive & Q(draining_since__isnull=False)),
+        listening=Count("pk", filter=alive & Q(is_listening=True)),
+        abandoned=Sum("abandoned_count", filter=alive, default=0),
     )
     return WorkerFigures(**counted)
 
@@ -85,11 +117,13 @@ def _task_figures(using: str) -> Iterator[TaskFigures]:
     names = dict(tasks(using=using).values_list("pk", "name"))
     heads = find_task_lanes(list(names), None, using=using)
     queued = _count_due(heads, using)
-    delayed = _count_places(task_runs(using=using).queued().filter(visible_at__isnull=False).order_by("visible_at"))
-    started = _count_places(task_runs(using=using).filter(lease_until__isnull=False).order_by("lease_until"))
-    failed = _count_failed(using)
+    waiting = task_runs(using=using).queued().filter(visible_at__isnull=False).order_by("visible_at")
+    delayed, retrying = _count_places(waiting, failure_count__gt=0)
+    held = task_runs(using=using).filter(lease_until__isnull=False).order_by("lease_until")
+    started, canceling = _count_places(held, status=TaskStatus.CANCELING)
+    completed, failed = _count_ended(using, TaskStatus.COMPLETED), _count_ended(using, TaskStatus.FAILED)
     ages = _oldest_ages(heads, using)
-    places = set(chain(queued, delayed, started, failed))
+    places = set(chain(queued, delayed, started, completed, failed))
     for queue, task_id in sorted(places, key=lambda place: (place[0], names.get(place[1], ""))):
         place = (queue, task_id)
         yield TaskFigures(
@@ -97,7 +131,10 @@ def _task_figures(using: str) -> Iterator[TaskFigures]:
             task=names.get(task_id, f"#{task_id}"),
             queued=queued[place],
             delayed=delayed[place],
+            retrying=retrying[place],
             started=started[place],
+            canceling=canceling[place],
+            completed=completed[place],
             failed=failed[place],
             oldest_due_age=ages.get(place),
         )
@@ -114,14 +151,17 @@ def _count_due_at(place: Place, using: str) -> int:
     return due.order_by("queue", "task_id", "priority", "pk")[:COUNT_LIMIT].count()
 
 
-def _count_places(runs: QuerySet[TaskRun]) -> Counter[Place]:
-    return Counter(runs.values_list("queue", "task_id")[:COUNT_LIMIT])
+def _count_places(runs: QuerySet[TaskRun], **special: Any) -> tuple[Counter[Place], Counter[Place]]:
+    """Count runs by place; and, among those counted, the special ones."""
+    is_special = Case(When(**special, then=True), default=False)
+    rows = list(runs.annotate(is_special=is_special).values_list("queue", "task_id", "is_special")[:COUNT_LIMIT])
+    return Counter(row[:2] for row in rows), Counter(row[:2] for row in rows if row[2])
 
 
-def _count_failed(using: str) -> Counter[Place]:
+def _count_ended(using: str, status: TaskStatus) -> Counter[Place]:
     since = DatabaseNow() - Value(FAILED_WITHIN)
-    failed = among_newest(task_runs(using=using).failed().filter(finished_at__gte=since), FAILED_REACH)
-    counted = failed.values("queue", "task_id").annotate(count=Count("pk")).order_by()
+    ended = among_newest(task_runs(using=using).filter(status=status, finished_at__gte=since), FAILED_REACH)
+    counted = ended.values("queue", "task_id").annotate(count=Count("pk")).order_by()
     return Counter({(row["queue"], row["task_id"]): row["count"] for row in counted})
 
 

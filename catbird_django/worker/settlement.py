@@ -39,7 +39,7 @@ class Settlement:
         notify: bool,
         all_events: bool = False,
         settled: Callable[[Sequence[Delivery]], None],
-        send_words_of: Callable[[Sequence[Delivery]], None] = lambda deliveries: None,
+        send_words_of: Callable[[Sequence[Delivery]], None] = lambda _: None,
     ) -> None:
         self._using = using
         self._notify = notify

@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from catbird_django import Cancel, RunCanceled, RunNotFound, TaskContext, cancel_task, task
 from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
+from tests.factories import TaskFactory, TaskRunFactory
 from tests.support import until, work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -156,3 +157,44 @@ def test_the_command_cancels_and_says_what_became_of_each() -> None:
     assert TaskRun.objects.filter(status="canceled", cancel_reason="wrong address").count() == 2
     with pytest.raises(CommandError, match="999999: unknown"):
         call_command("catbird_cancel", "999999")
+
+
+def cancel_command(*arguments: str) -> str:
+    written = StringIO()
+    call_command("catbird_cancel", *arguments, stdout=written)
+    return written.getvalue().strip()
+
+
+def test_the_command_cancels_all_that_match_and_nothing_else() -> None:
+    """X3."""
+    pack, ship = TaskFactory(name="pack"), TaskFactory(name="ship")
+    TaskRunFactory.create_batch(3, task=pack)
+    others = [TaskRunFactory(task=pack, started=True), TaskRunFactory(task=ship), TaskRunFactory(completed=True)]
+
+    printed = cancel_command("--all", "--task", "pack", "--status", "queued", "--yes", "--format", "json")
+
+    assert printed == '{"canceled": 3}'
+    assert {run.pk for run in TaskRun.objects.exclude(status="canceled")} == {run.pk for run in others}
+    assert cancel_command("--all", "--queue", "elsewhere", "--yes") == "no run matches"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "name at least one run"),
+        (("--task", "pack"), "go with --all"),
+        (("1", "--all"), "not both"),
+        (("--all", "--task", "nothing_of_that_name"), "no task named"),
+        (("--all",), "1 runs match; say --yes"),
+    ],
+)
+def test_the_command_cancels_nothing_that_was_not_clearly_asked_for(
+    arguments: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TaskRunFactory()
+    monkeypatch.setattr("sys.stdin", StringIO())
+
+    with pytest.raises(CommandError, match=complaint):
+        cancel_command(*arguments)
+
+    assert TaskRun.objects.get().status == "queued"

@@ -13,6 +13,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from catbird_django.models import Breaker
 from catbird_django.monitoring import status
 from tests.factories import TaskFactory, TaskRunFactory, WorkerFactory
 
@@ -38,13 +39,21 @@ def test_an_empty_database_says_what_to_start() -> None:
 
 
 def test_workers_are_counted_by_how_they_are() -> None:
-    WorkerFactory(slots=4)
-    WorkerFactory(slots=6, sleeping=True)
+    WorkerFactory(slots=4, draining_since=timezone.now(), abandoned_count=3)
+    WorkerFactory(slots=6, sleeping=True, is_listening=True)
     WorkerFactory(silent=True)
     WorkerFactory(stopped=True)
 
-    assert as_json()["workers"] == {"alive": 2, "sleeping": 1, "slots": 10, "silent": 1}
-    assert "2 workers alive (10 slots, 1 asleep); 1 silent." in output()
+    assert as_json()["workers"] == {
+        "alive": 2,
+        "sleeping": 1,
+        "slots": 10,
+        "silent": 1,
+        "draining": 1,
+        "listening": 1,
+        "abandoned_handlers": 3,
+    }
+    assert "2 workers alive (10 slots, 1 asleep), 1 polling, 1 draining, 3 abandoned handlers; 1 silent." in output()
 
 
 def test_runs_are_counted_by_queue_and_task() -> None:
@@ -68,6 +77,50 @@ def test_runs_are_counted_by_queue_and_task() -> None:
         ("elsewhere", "pack"): (1, 0, 0, 0),
         ("kitchen", "ship"): (0, 0, 1, 2),
     }
+
+
+def test_runs_that_wait_for_another_attempt_are_canceling_or_have_completed_are_told_apart() -> None:
+    task = TaskFactory(name="pack")
+    TaskRunFactory(task=task, delayed=True)
+    TaskRunFactory(task=task, delayed=True, failure_count=1, delivery_count=1)
+    TaskRunFactory(task=task, started=True)
+    TaskRunFactory(task=task, canceling=True)
+    TaskRunFactory.create_batch(3, task=task, completed=True)
+
+    [row] = as_json()["tasks"]
+
+    assert (row["delayed"], row["retrying"]) == (2, 1)
+    assert (row["started"], row["canceling"]) == (2, 1)
+    assert row["completed_last_hour"] == 3
+
+
+def test_open_breakers_are_told() -> None:
+    task = TaskFactory(name="pack")
+    Breaker.objects.create(task=task, failure_count=5, open_until=timezone.now() + timedelta(minutes=2))
+    Breaker.objects.create(task=TaskFactory(), failure_count=1)
+
+    assert [breaker["task"] for breaker in as_json()["open_breakers"]] == ["pack"]
+    assert "Circuit breaker of pack is open after 5 failures in a row: rests for 1 min" in output()
+
+
+def test_watching_shows_it_again_until_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("catbird_django.management.commands.catbird_status.time.sleep", sleep)
+
+    assert output("--watch", "0.5").count("No worker is alive") == 3
+    assert pauses == [0.5] * 3
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_watching_too_often_or_never_is_refused(seconds: str) -> None:
+    with pytest.raises(CommandError, match="--watch"):
+        output(f"--watch={seconds}")
 
 
 def test_a_failure_of_yesterday_is_not_counted() -> None:
@@ -106,10 +159,12 @@ def test_the_keys_of_the_json_stay() -> None:
     shown = as_json()
 
     assert list(shown) == [
-        *("database", "workers", "oldest_due_age", "tasks", "count_limit", "failed_reach", "failed_within"),
+        *("database", "workers", "oldest_due_age", "tasks", "open_breakers"),
+        *("count_limit", "failed_reach", "failed_within"),
     ]
     assert list(shown["tasks"][0]) == [
-        *("queue", "task", "queued", "delayed", "started", "failed_last_hour", "oldest_due_age"),
+        *("queue", "task", "queued", "delayed", "retrying", "started", "canceling"),
+        *("completed_last_hour", "failed_last_hour", "oldest_due_age"),
     ]
 
 
@@ -119,7 +174,8 @@ def test_the_columns_of_the_text_are_aligned() -> None:
 
     lines = output().splitlines()[2:]
 
-    assert lines[0].split() == ["queue", "task", "queued", "delayed", "started", "failed", "1", "h", "oldest", "due"]
+    headings = "queue task queued later retry started canceling done 1 h failed 1 h oldest due"
+    assert lines[0].split() == headings.split()
     assert len({line.index("0") for line in lines[1:]}) == 1
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -17,20 +19,25 @@ from catbird_django.monitoring.status import (
     COUNT_LIMIT,
     FAILED_REACH,
     FAILED_WITHIN,
+    OpenBreaker,
     Status,
     TaskFigures,
     WorkerFigures,
     read_status,
 )
 
-HEADINGS = ("queue", "task", "queued", "delayed", "started", "failed 1 h", "oldest due")
+HEADINGS = (
+    *("queue", "task", "queued", "later", "retry", "started", "canceling", "done 1 h", "failed 1 h", "oldest due"),
+)
+CLEAR = "\x1b[2J\x1b[H"  # what a terminal shows, before the next look
 
 
 class Command(BaseCommand):
     help = (
-        "Show the workers that are alive and, by queue and task, the runs that are queued (due), delayed (waiting for "
-        "their time), started, and failed in the last hour. Tasks without any of these are left out. Due runs are "
-        f"counted up to {COUNT_LIMIT:,} for each task, delayed and started ones up to {COUNT_LIMIT:,} in all; failed "
+        "Show the workers that are alive, open circuit breakers and, by queue and task, the runs that are queued (due), "
+        "delayed (waiting for their time; of these, for another attempt), started (of these, canceling), and completed "
+        "or failed in the last hour. Tasks without any of these are left out. Due runs are "
+        f"counted up to {COUNT_LIMIT:,} for each task, delayed and started ones up to {COUNT_LIMIT:,} in all; ended "
         f"ones are looked for among the newest {FAILED_REACH:,} runs."
     )
 
@@ -48,13 +55,39 @@ class Command(BaseCommand):
             help='the database to ask (default: CATBIRD["DATABASE"])',
         )
 
+        parser.add_argument(
+            "--watch", type=_seconds_between, metavar="SECONDS", help="show it again and again, so often"
+        )
+
     def handle(self, **options: Any) -> None:
+        self._show(options)
+        try:
+            while options["watch"] is not None:
+                time.sleep(options["watch"])
+                self._show(options)
+        except KeyboardInterrupt:
+            self.stdout.write("")
+
+    def _show(self, options: dict[str, Any]) -> None:
         using = options["database"] or get_settings().database
         status = _read(using)
+        if options["watch"] is not None and options["format"] == "text" and self.stdout.isatty():
+            self.stdout.write(CLEAR, ending="")
         if options["format"] == "json":
             self.stdout.write(json.dumps(as_json(status, database=using), indent=2))
         else:
             self.stdout.write(as_text(status))
+        self.stdout.flush()
+
+
+def _seconds_between(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0.1 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 86400")
+    return seconds
 
 
 def _read(using: str) -> Status:
@@ -76,6 +109,9 @@ def as_json(status: Status, *, database: str) -> dict[str, Any]:
             "sleeping": status.workers.sleeping,
             "slots": status.workers.slots,
             "silent": status.workers.silent,
+            "draining": status.workers.draining,
+            "listening": status.workers.listening,
+            "abandoned_handlers": status.workers.abandoned,
         },
         "oldest_due_age": _seconds(status.oldest_due_age),
         "tasks": [
@@ -84,11 +120,18 @@ def as_json(status: Status, *, database: str) -> dict[str, Any]:
                 "task": row.task,
                 "queued": row.queued,
                 "delayed": row.delayed,
+                "retrying": row.retrying,
                 "started": row.started,
+                "canceling": row.canceling,
+                "completed_last_hour": row.completed,
                 "failed_last_hour": row.failed,
                 "oldest_due_age": _seconds(row.oldest_due_age),
             }
             for row in status.tasks
+        ],
+        "open_breakers": [
+            {"task": breaker.task, "failures": breaker.failures, "open_for": _seconds(breaker.open_for)}
+            for breaker in status.breakers
         ],
         "count_limit": COUNT_LIMIT,
         "failed_reach": FAILED_REACH,
@@ -102,9 +145,9 @@ def _seconds(age: timedelta | None) -> float | None:
 
 def as_text(status: Status) -> str:
     """The status as lines to read."""
-    lines = [_workers_line(status.workers), ""]
+    lines = [_workers_line(status.workers), *(_breaker_line(breaker) for breaker in status.breakers), ""]
     if not status.tasks:
-        return "\n".join([*lines, "Nothing is queued, started or has failed in the last hour."])
+        return "\n".join([*lines, "Nothing is queued, started or has ended in the last hour."])
     return "\n".join([*lines, *_table([HEADINGS, *(_cells(row) for row in status.tasks)])])
 
 
@@ -115,7 +158,15 @@ def _workers_line(workers: WorkerFigures) -> str:
         line = (
             f"{_counted(workers.alive, 'worker')} alive ({_counted(workers.slots, 'slot')}, {workers.sleeping} asleep)"
         )
+        polling = workers.alive - workers.listening
+        notable = {"polling": polling, "draining": workers.draining, "abandoned handlers": workers.abandoned}
+        line += "".join(f", {count} {what}" for what, count in notable.items() if count)
     return f"{line}; {workers.silent} silent." if workers.silent else f"{line}."
+
+
+def _breaker_line(breaker: OpenBreaker) -> str:
+    rest = "one run is tried next" if breaker.open_for < timedelta(0) else f"rests for {in_words(breaker.open_for)}"
+    return f"Circuit breaker of {breaker.task} is open after {breaker.failures} failures in a row: {rest}."
 
 
 def _counted(count: int, noun: str) -> str:
@@ -123,7 +174,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _cells(row: TaskFigures) -> tuple[str, ...]:
-    counts = (row.queued, row.delayed, row.started, row.failed)
+    counts = (row.queued, row.delayed, row.retrying, row.started, row.canceling, row.completed, row.failed)
     oldest = "-" if row.oldest_due_age is None else in_words(row.oldest_due_age)
     return row.queue, row.task, *(_capped(count) for count in counts), oldest
 

@@ -1,0 +1,155 @@
+"""What people can do to runs: one function each, used alike by pages and commands (U7).
+
+Each asks for the permission, calls the client, and notes in the admin's log who did it. Many runs are done in batches,
+each a transaction of its own: what is done is done, whatever becomes of the rest.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol
+
+from django.apps import apps
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+
+from catbird_django.client.retry import retry_task
+from catbird_django.conf import get_settings
+from catbird_django.engine.cancel import cancel_tasks
+from catbird_django.errors import RunNotFinished, RunNotFound
+from catbird_django.models import TaskRun
+from catbird_django.monitoring.permissions import CANCEL_RUN, RETRY_RUN
+
+BATCH = 500
+
+
+class Actor(Protocol):
+    """Whoever does something: a person, or a command at the shell."""
+
+    @property
+    def name(self) -> str: ...
+
+    def require(self, permission: str) -> None:
+        """Raise PermissionDenied if they must not."""
+
+    def note(self, run_ids: Sequence[int], message: str) -> None:
+        """Keep on record that they did something to these runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user of the project. What they do is noted in the admin's log."""
+
+    user: Any
+
+    @property
+    def name(self) -> str:
+        return str(self.user.get_username())
+
+    def require(self, permission: str) -> None:
+        if not self.user.has_perm(permission):
+            raise PermissionDenied(permission)
+
+    def note(self, run_ids: Sequence[int], message: str) -> None:
+        if not run_ids or not apps.is_installed("django.contrib.admin"):
+            return
+        from django.contrib.admin.models import CHANGE, LogEntry  # a model of an app that need not be installed
+
+        runs: Any = [TaskRun(pk=run_id) for run_id in run_ids]
+        LogEntry.objects.log_actions(self.user.pk, runs, CHANGE, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Somebody at the command line, who could as well use the database: they may do everything."""
+
+    @property
+    def name(self) -> str:
+        try:
+            return f"command:{getpass.getuser()}"
+        except (KeyError, OSError):  # an account without a name, as in some containers
+            return "command"
+
+    def require(self, permission: str) -> None:
+        pass
+
+    def note(self, run_ids: Sequence[int], message: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What became of each run, as a word; and, of those run again, the new run."""
+
+    verdicts: dict[int, str] = field(default_factory=dict)
+    successors: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(self.verdicts.values())
+
+
+def cancel_runs(
+    actor: Actor,
+    run_ids: Sequence[int],
+    *,
+    reason: str = "",
+    using: str | None = None,
+    done: Callable[[int], None] = lambda _: None,
+) -> Answers:
+    """Cancel these runs; say of each 'canceled', 'canceling', 'finished' or 'unknown'.
+
+    Raise PermissionDenied if the actor must not. `done` is told after each batch how many there were so far.
+    """
+    actor.require(CANCEL_RUN)
+    settings = get_settings()
+    using = using or settings.database
+    reason = reason.replace("\x00", "")
+    answers = Answers()
+    for batch in _batches(run_ids):
+        with transaction.atomic(using=using):
+            # By id, whatever the order on the page: one lock order for everyone.
+            verdicts = cancel_tasks(sorted(batch), reason=reason, actor=actor.name, notify=settings.notify, using=using)
+            told = {run_id: verdict.value for run_id, verdict in zip(sorted(batch), verdicts, strict=True)}
+            stopped = [run_id for run_id in batch if told[run_id] in ("canceled", "canceling")]
+            actor.note(stopped, f"Canceled: {reason}" if reason else "Canceled.")
+        answers.verdicts.update({run_id: told[run_id] for run_id in batch})
+        done(len(answers.verdicts))
+    return answers
+
+
+def retry_runs(actor: Actor, run_ids: Sequence[int], *, using: str | None = None) -> Answers:
+    """Run these again, each as a new run; say of each 'queued', 'live' (it has not ended) or 'unknown'.
+
+    Raise PermissionDenied if the actor must not.
+    """
+    actor.require(RETRY_RUN)
+    using = using or get_settings().database
+    answers = Answers()
+    for batch in _batches(run_ids):
+        with transaction.atomic(using=using):
+            for run_id in batch:
+                answers.verdicts[run_id] = _retry(run_id, actor, answers.successors, using)
+            actor.note([run_id for run_id in batch if run_id in answers.successors], "Run again.")
+    return answers
+
+
+def _retry(run_id: int, actor: Actor, successors: dict[int, int], using: str) -> str:
+    try:
+        successors[run_id] = retry_task(run_id, actor=actor.name, using=using).id
+    except RunNotFound:
+        return "unknown"
+    except RunNotFinished:
+        return "live"
+    return "queued"
+
+
+def _batches(run_ids: Sequence[int]) -> Iterator[list[int]]:
+    """The ids, each once, in parts that one transaction should carry."""
+    remaining = iter(dict.fromkeys(run_ids))
+    while batch := list(islice(remaining, BATCH)):
+        yield batch

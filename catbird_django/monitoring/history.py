@@ -1,0 +1,88 @@
+"""What happened to a run: the timestamps of its row and its events, merged (E1); and what its handler said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+
+from catbird_django.models import Event, RunLog, RunTag, TaskRun
+from catbird_django.statuses import RunKind, TaskStatus
+
+MAX_EVENTS = 200
+MAX_LINES = 200
+MAX_SUCCESSORS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """One line of a run's history."""
+
+    at: datetime
+    what: Any
+    """A word of the engine, or one of ours to be translated."""
+    from_status: str = ""
+    to_status: str = ""
+    actor: str = ""
+    details: Any = None
+
+
+def history_of(run: TaskRun) -> list[Happening]:
+    """What happened to a run, oldest first: its ordinary life, and its newest `MAX_EVENTS` events."""
+    events = [_of_event(event) for event in _newest(Event, run)[:MAX_EVENTS]]
+    told = {(happening.at, happening.to_status) for happening in events}
+    life = [step for step in _life(run) if (step.at, step.to_status) not in told]
+    return sorted([*life, *reversed(events)], key=lambda happening: happening.at)
+
+
+def _life(run: TaskRun) -> Iterator[Happening]:
+    """What the row's own timestamps tell."""
+    yield Happening(at=run.queued_at, what=_("queued"), to_status=TaskStatus.QUEUED.value)
+    if run.started_at is not None:
+        yield Happening(at=run.started_at, what=_("first started"), to_status=TaskStatus.STARTED.value)
+    if run.cancel_requested_at is not None and run.cancel_requested_at != run.finished_at:
+        canceling = TaskStatus.CANCELING.value
+        yield Happening(
+            at=run.cancel_requested_at, what=_("cancel requested"), to_status=canceling, actor=run.canceled_by
+        )
+    if run.finished_at is not None:
+        actor = (
+            run.canceled_by if run.status == TaskStatus.CANCELED and run.cancel_requested_at == run.finished_at else ""
+        )
+        yield Happening(at=run.finished_at, what=TaskStatus(run.status).label, to_status=run.status, actor=actor)
+
+
+def _of_event(event: Event) -> Happening:
+    return Happening(
+        at=event.at,
+        what=event.event,
+        from_status=event.from_status,
+        to_status=event.to_status,
+        actor=event.actor,
+        details=event.details,
+    )
+
+
+def log_of(run: TaskRun) -> Sequence[RunLog]:
+    """The newest lines of a run's log, oldest first: `MAX_LINES`, and one more if there are more."""
+    return list(_newest(RunLog, run)[: MAX_LINES + 1])[::-1]
+
+
+def tags_of(run: TaskRun) -> list[str]:
+    """The tags of a run, in order."""
+    tags = RunTag.objects.using(run._state.db).filter(run_kind=RunKind.TASK, run_id=run.pk)  # noqa: SLF001
+    return sorted(tags.values_list("tag", flat=True))
+
+
+def successors_of(run: TaskRun) -> list[TaskRun]:
+    """The first runs that were made from this one: `MAX_SUCCESSORS`, and one more if there are more."""
+    made = TaskRun.objects.using(run._state.db).filter(origin_id=run.pk).order_by("pk")  # noqa: SLF001
+    return list(made.only("id", "status", "role", "task_id")[: MAX_SUCCESSORS + 1])
+
+
+def _newest(model: Any, run: TaskRun) -> Any:
+    rows = model.objects.using(run._state.db)  # noqa: SLF001 - documented by Django
+    return rows.filter(run_kind=RunKind.TASK, run_id=run.pk).order_by("-pk")
