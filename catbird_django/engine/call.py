@@ -57,7 +57,7 @@ class Function:
             f"SELECT place, verdict FROM {self._call} WITH ORDINALITY AS answer (run_id, verdict, place)"  # noqa: S608
             f" WHERE verdict <> '{but}'"
         )
-        return _retry_conflicts(using, lambda: _execute(using, statement, arguments))  # type: ignore[return-value]
+        return _retry_conflicts(using, lambda: _execute(using, statement, arguments))
 
     def value(self, using: str, **arguments: Any) -> Any:
         """Call the function and return the one value it answers."""

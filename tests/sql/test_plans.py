@@ -138,7 +138,8 @@ def rows_read() -> int:
     """How many rows of the claimed table this transaction has read, in any way."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = %s",
+            "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
+            " WHERE relname = %s",
             [CLAIMED_TABLE],
         )
         return int(cursor.fetchone()[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -13,15 +13,20 @@ from catbird_django.monitoring import queries
 from catbird_django.monitoring.actions import Answers, Shell, cancel_runs
 from catbird_django.statuses import TaskStatus
 
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from catbird_django.models import TaskRun
+
 CANCELABLE = (TaskStatus.QUEUED.value, TaskStatus.STARTED.value)
 
 
 class Command(BaseCommand):
     help = (
-        "Cancel runs of tasks, by their numbers or, with --all, whatever matches --task, --queue and --status. A queued "
-        "run is canceled at once; a started one is 'canceling' until its handler has stopped or CANCEL_GRACE is over; one "
-        "that has ended stays as it is ('finished'). Exits with 1 if a run is unknown; the others are canceled all the "
-        "same."
+        "Cancel runs of tasks, by their numbers or, with --all, whatever matches --task, --queue and --status. A "
+        "queued run is canceled at once; a started one is 'canceling' until its handler has stopped or CANCEL_GRACE is "
+        "over; one that has ended stays as it is ('finished'). Exits with 1 if a run is unknown; the "
+        "others are canceled all the same."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -60,7 +65,7 @@ class Command(BaseCommand):
         """The runs that match, once somebody has agreed to cancel so many."""
         if options["run_ids"]:
             raise CommandError("name runs, or say --all; not both")
-        runs = queries.task_runs(using=using).filter(
+        runs: QuerySet[TaskRun] = queries.task_runs(using=using).filter(
             status__in=[options["status"]] if options["status"] else CANCELABLE
         )
         if options["queue"]:

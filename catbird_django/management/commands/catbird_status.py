@@ -34,9 +34,9 @@ CLEAR = "\x1b[2J\x1b[H"  # what a terminal shows, before the next look
 
 class Command(BaseCommand):
     help = (
-        "Show the workers that are alive, open circuit breakers and, by queue and task, the runs that are queued (due), "
-        "delayed (waiting for their time; of these, for another attempt), started (of these, canceling), and completed "
-        "or failed in the last hour. Tasks without any of these are left out. Due runs are "
+        "Show the workers that are alive, open circuit breakers and, by queue and task, the runs that are queued "
+        "(due), delayed (waiting for their time; of these, for another attempt), started (of these, canceling), "
+        "and completed or failed in the last hour. Tasks without any of these are left out. Due runs are "
         f"counted up to {COUNT_LIMIT:,} for each task, delayed and started ones up to {COUNT_LIMIT:,} in all; ended "
         f"ones are looked for among the newest {FAILED_REACH:,} runs."
     )
