@@ -22,6 +22,7 @@ REGISTER = Function(
 )
 RENEW = Function("cb_renew_worker", worker_id="bigint")
 COUNT_ABANDONED = Function("cb_count_abandoned", worker_id="bigint", count="integer")
+DRAIN = Function("cb_drain_worker", worker_id="bigint")
 STOP = Function("cb_stop_worker", worker_id="bigint")
 ANNOUNCE_SLEEP = Function("cb_announce_sleep", worker_id="bigint")
 WRITERS = Function("cb_writers")
@@ -71,6 +72,11 @@ def renew_worker(worker_id: int, *, using: str) -> bool:
 def count_abandoned(worker_id: int, count: int, *, using: str) -> bool:
     """Say how many handlers this worker has abandoned so far; False when its row is gone, or locked just now."""
     return bool(COUNT_ABANDONED.value(using, worker_id=worker_id, count=count))
+
+
+def drain_worker(worker_id: int, *, using: str) -> bool:
+    """Say that this worker claims no more; False when its row is gone, or locked just now."""
+    return bool(DRAIN.value(using, worker_id=worker_id))
 
 
 def stop_worker(worker_id: int, *, using: str) -> None:

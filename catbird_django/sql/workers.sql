@@ -51,6 +51,19 @@ BEGIN
 END;
 $$;
 
+-- Say that this worker drains: it claims no more, and ends when what it runs has ended (W8). Saying it again changes
+-- nothing. False when its row is gone, or held by somebody just now.
+CREATE OR REPLACE FUNCTION cb_drain_worker(p_worker_id bigint)
+RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE cb_workers
+    SET draining_since = coalesce(draining_since, _cb_now()), sleeping_since = NULL
+    WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
+END;
+$$;
+
 -- Say that this worker has stopped, and let another do the upkeep it did. Saying it again changes nothing.
 CREATE OR REPLACE FUNCTION cb_stop_worker(p_worker_id bigint)
 RETURNS void

@@ -110,17 +110,22 @@ class ClaimLoop:
         self._thread.start()
 
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        """Whether it claims, or was told not to; not whether its thread, told so, has ended yet."""
+        return self._stopping or self._thread.is_alive()
 
     def notified(self) -> None:
         """Somebody has work for us, and has taken our announcement away."""
         self._has_announced = False
         self._bell.ring()
 
-    def stop(self) -> None:
-        """Claim nothing more; wait until a claim that is under way has been handed over, a few seconds at most."""
+    def claim_no_more(self) -> None:
+        """Claim nothing more after what is under way. Does not wait for that."""
         self._stopping = True
         self._bell.ring()
+
+    def stop(self) -> None:
+        """Claim nothing more; wait until a claim that is under way has been handed over, a few seconds at most."""
+        self.claim_no_more()
         self._thread.join(timeout=5)
 
     def _run(self) -> None:

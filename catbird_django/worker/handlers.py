@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from catbird_django.client.context import Reporter, TaskContext
 from catbird_django.codec import Codec
 from catbird_django.definitions.options import HandlerOptions
+from catbird_django.definitions.registry import Registry
 from catbird_django.definitions.retry import RetryPolicy
 from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine.tasks import TaskClaim
+from catbird_django.errors import DefinitionError, UnknownName
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,16 @@ def build_handlers(definitions: Iterable[TaskDefinition], task_ids: dict[str, in
             output_codec=definition.output_codec,
         )
     return handlers
+
+
+def runnable_tasks(registry: Registry, names: Sequence[str] | None) -> list[TaskDefinition]:
+    """The tasks to run: those with a handler here, or the named ones. Two of one name are refused."""
+    if registry.conflicts:
+        raise DefinitionError("; ".join(str(conflict) for conflict in registry.conflicts.values()))
+    definitions = [definition for definition in registry.tasks.values() if definition.handler is not None]
+    if names is None:
+        return definitions
+    known = {definition.name: definition for definition in definitions}
+    if unknown := [name for name in names if name not in known]:
+        raise UnknownName(f"no task named {unknown[0]!r} has a handler here (there are: {', '.join(sorted(known))})")
+    return [known[name] for name in names]

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import logging
-import os
-import queue
-import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from uuid import uuid4
 
 from django.db import connections
 
-import catbird_django
 from catbird_django.client.registration import register_tasks
 from catbird_django.conf import Settings
 from catbird_django.definitions.registry import Registry
-from catbird_django.definitions.task import TaskDefinition
 from catbird_django.engine import tasks as engine
 from catbird_django.engine import workers
-from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.engine.tasks import Delivery, TaskClaim
-from catbird_django.errors import DefinitionError, UnknownName
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities, Capacity
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
 from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.executor import Executor
-from catbird_django.worker.handlers import build_handlers
+from catbird_django.worker.handlers import build_handlers, runnable_tasks
 from catbird_django.worker.leases import LeaseKeeper
-from catbird_django.worker.outcome import Outcome, Released
+from catbird_django.worker.orders import Order, Orders
+from catbird_django.worker.outcome import Outcome
+from catbird_django.worker.presence import Presence
+from catbird_django.worker.recycling import Limits
 from catbird_django.worker.reports import ClaimReporter, Reports
 from catbird_django.worker.settlement import Settlement
+from catbird_django.worker.shutdown import Shutdown
 from catbird_django.worker.threads import ThreadRunner
 from catbird_django.worker.tick import Ticker
 from catbird_django.worker.wakeups import Wakeups
@@ -43,6 +39,7 @@ from catbird_django.worker.watchdog import Attempt, Watchdog
 logger = logging.getLogger("catbird.worker")
 
 LOOK_AFTER_PARTS_EVERY = 1.0  # seconds
+LOOK_WHILE_ENDING_EVERY = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +50,9 @@ class WorkerOptions:
     queues: Sequence[str] | None = None
     tasks: Sequence[str] | None = None
     until_idle: bool = False
+    once: bool = False
+    """Claim once what fits, run it, and stop."""
+    limits: Limits = Limits()
 
 
 class Worker:
@@ -62,15 +62,22 @@ class Worker:
         self._options = options
         self._settings = settings
         self._using = settings.database
-        self._stop: queue.SimpleQueue[None] = queue.SimpleQueue()
-        definitions = _runnable(registry, options.tasks)
+        self._orders = Orders()
+        self._is_draining = False
+        self._has_claimed_all = False
+        self._settled_count = 0
+        self.done_because = ""
+        """Why another process should take the place of this one; empty if that is not needed."""
+        definitions = runnable_tasks(registry, options.tasks)
         require_current_schema(using=self._using)
         self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
         self.abandoned_count = 0
         """Handlers that outlived their timeout and could not be stopped."""
         self._abandoned: set[Delivery] = set()
-        self._told_abandoned = 0
-        self.id = workers.register_worker(self._introduction(), using=self._using)
+        self._presence = Presence(
+            queues=options.queues, handlers=self.task_names, slots=options.concurrency, using=self._using
+        )
+        self.id = self._presence.worker_id
         self._build()
 
     def _build(self) -> None:
@@ -121,6 +128,22 @@ class Worker:
             is_canceled=self._leases.wake,
         )
 
+        self._shutdown = Shutdown(
+            claim_loop=self._claim_loop,
+            ticker=self._ticker,
+            threads=self._threads,
+            event_loop=self._event_loop,
+            capacities=self._capacities,
+            watchdog=self._watchdog,
+            settlement=self._settlement,
+            reports=self._reports,
+            leases=self._leases,
+            wakeups=self._wakeups,
+            presence=self._presence,
+            notify=settings.notify,
+            using=self._using,
+        )
+
     def _build_capacities(self) -> Capacities:
         on_threads = Capacity(self._options.concurrency, prefetch=self._settings.prefetch)
         on_loop = Capacity(self._options.concurrency, prefetch=self._settings.prefetch)
@@ -152,37 +175,57 @@ class Worker:
         return sorted(handler.name for handler in self._handlers.values())
 
     def run(self) -> bool:
-        """Work until `stop()` is called, then stop in order; False if handlers had to be left behind."""
+        """Work until told to stop, then stop in order; False if handlers had to be left behind."""
         self._start()
         try:
-            while not self._is_told_to_stop(within=LOOK_AFTER_PARTS_EVERY):
+            while not self._is_over(self._next_order()):
                 self._refuse_dead_parts()
-                self._tell_abandoned()
-                if self.needs_replacement:
-                    logger.error("too many handlers were abandoned, draining", extra={"worker_id": self.id})
-                    break
+                self._tell()
         finally:
             finished = self._shut_down()
         return finished
 
     @property
     def needs_replacement(self) -> bool:
-        """Whether so many handlers were abandoned that this process should make room for another (T8)."""
-        return self.abandoned_count >= self._settings.max_abandoned
+        """Whether another process should take the place of this one (T8, W8)."""
+        return bool(self.done_because)
 
     def stop(self) -> None:
         """Ask the worker to stop: claim no more, finish what runs within the grace, give back the rest.
 
-        May be called from a signal handler: unlike an Event, this queue can be used while it is being used.
+        May be called from a signal handler.
         """
-        self._stop.put(None)
+        self._orders.give(Order.STOP)
 
-    def _is_told_to_stop(self, *, within: float) -> bool:
-        try:
-            self._stop.get(timeout=within)
-        except queue.Empty:
-            return False
-        return True
+    def drain(self) -> None:
+        """Ask the worker to claim no more and to end when what runs has ended, however long that takes; as `stop`."""
+        self._orders.give(Order.DRAIN)
+
+    def _next_order(self) -> Order | None:
+        return self._orders.next(within=LOOK_WHILE_ENDING_EVERY if self._is_ending() else LOOK_AFTER_PARTS_EVERY)
+
+    def _is_over(self, order: Order | None) -> bool:
+        if self.abandoned_count >= self._settings.max_abandoned:
+            self._is_done(f"it has abandoned {self.abandoned_count} handlers")
+            return True  # within the grace: what else runs here may be just as stuck
+        if not self._is_draining and (reason := self._options.limits.exceeded_by(self._settled_count)):
+            self._is_done(reason)
+            order = order or Order.DRAIN
+        if order is Order.DRAIN and not self._is_draining:
+            self._begin_to_drain()
+        return order is Order.STOP or (self._is_ending() and self._is_idle())
+
+    def _is_ending(self) -> bool:
+        return self._is_draining or self._has_claimed_all
+
+    def _begin_to_drain(self) -> None:
+        logger.info("worker drains", extra={"worker_id": self.id})
+        self._is_draining = True
+        self._shutdown.stop_claiming()
+
+    def _is_done(self, because: str) -> None:
+        logger.warning("worker makes room for another", extra={"worker_id": self.id, "because": because})
+        self.done_because = because
 
     def _start(self) -> None:
         logger.info("worker started", extra={"worker_id": self.id, "tasks": self.task_names})
@@ -216,6 +259,8 @@ class Worker:
 
     def _hand_over(self, claims: Sequence[TaskClaim]) -> None:
         """Give claims to whoever runs them."""
+        if self._options.once:
+            self._claim_loop.claim_no_more()
         self._leases.hold([claim.delivery for claim in claims])
         on_threads = [claim for claim in claims if not self._handlers[claim.task_id].is_async]
         on_loop = [claim for claim in claims if self._handlers[claim.task_id].is_async]
@@ -223,6 +268,7 @@ class Worker:
             if share:
                 self._capacities[share[0].task_id].take(len(share))
                 runner.submit(share)
+        self._has_claimed_all = self._options.once
 
     def _finish(self, outcome: Outcome) -> None:
         """Take the outcome of a claim from whoever ran it."""
@@ -240,21 +286,15 @@ class Worker:
         self._finish(outcome)
         self.abandoned_count += 1
 
-    def _tell_abandoned(self) -> None:
-        """Let the worker's page show what was abandoned."""
-        if (count := self.abandoned_count) == self._told_abandoned:
-            return
-        try:
-            if workers.count_abandoned(self.id, count, using=self._using):
-                self._told_abandoned = count
-        except DATABASE_TROUBLE as error:
-            logger.warning("cannot tell of abandoned handlers", extra={"error": str(error)})
-        finally:
-            connections.close_all()
+    def _tell(self) -> None:
+        self._presence.tell(abandoned_count=self.abandoned_count, is_draining=self._is_draining)
 
     def _settled(self, deliveries: Sequence[Delivery]) -> None:
         """Let go of what the database has taken; perhaps only that kept us from claiming."""
         self._leases.let_go(deliveries)
+        self._settled_count += len(deliveries)
+        if self._options.limits.runs is not None and self._settled_count >= self._options.limits.runs:
+            self.drain()
         if self._has_settled_enough():
             self._bell.ring()
 
@@ -278,64 +318,9 @@ class Worker:
 
     def _stop_if_asked_to(self) -> None:
         """There was nothing to do, neither here nor in the database."""
-        if self._options.until_idle:
+        if self._options.until_idle or self._options.once:
             self.stop()
 
     def _shut_down(self) -> bool:
-        """Stop claiming, let running handlers end within the grace, give back the others, settle, say goodbye."""
-        deadline = time.monotonic() + self._settings.shutdown_grace.total_seconds()
-        self._claim_loop.stop()
-        self._ticker.stop()
-        for claim in self._threads.take_back() + self._event_loop.take_back():
-            self._capacities[claim.task_id].give_back(claim.task_id, finished=False)
-            self._settlement.add(Released(claim))
-        while self._capacities.in_flight and time.monotonic() < deadline:
-            time.sleep(0.02)
-        left_behind = self._capacities.in_flight
-        self._threads.stop()
-        self._event_loop.stop()
-        self._watchdog.stop()
-        self._tell_abandoned()
-        is_settled = self._settlement.stop(timeout=max(2.0, deadline - time.monotonic()))
-        self._reports.stop(timeout=max(2.0, deadline - time.monotonic()))  # before what is held is given back
-        self._leases.stop()
-        self._wakeups.stop()
-        if is_settled:
-            self._say_goodbye(left_behind)
-        return is_settled and not left_behind
-
-    def _say_goodbye(self, left_behind: int) -> None:
-        """Give back what handlers still hold, and mark this worker as stopped, if the database is there."""
-        try:
-            held = [(delivery, None) for delivery in sorted(self._leases.held)]
-            engine.release_tasks(held, notify=self._settings.notify, using=self._using)
-            workers.stop_worker(self.id, using=self._using)
-        except DATABASE_TROUBLE as error:
-            logger.warning("cannot say goodbye", extra={"error": str(error)})
-        finally:
-            connections.close_all()
-        logger.info("worker stopped", extra={"worker_id": self.id, "left_behind": left_behind})
-
-    def _introduction(self) -> workers.WorkerRow:
-        return workers.WorkerRow(
-            boot_id=uuid4(),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=catbird_django.__version__,
-            queues=self._options.queues,
-            handlers=[handler.name for handler in self._handlers.values()],
-            slots=self._options.concurrency,
-        )
-
-
-def _runnable(registry: Registry, names: Sequence[str] | None) -> list[TaskDefinition]:
-    """The tasks to run: those with a handler here, or the named ones. Two of one name are refused."""
-    if registry.conflicts:
-        raise DefinitionError("; ".join(str(conflict) for conflict in registry.conflicts.values()))
-    definitions = [definition for definition in registry.tasks.values() if definition.handler is not None]
-    if names is None:
-        return definitions
-    known = {definition.name: definition for definition in definitions}
-    if unknown := [name for name in names if name not in known]:
-        raise UnknownName(f"no task named {unknown[0]!r} has a handler here (there are: {', '.join(sorted(known))})")
-    return [known[name] for name in names]
+        self._tell()
+        return self._shutdown.finish(deadline=time.monotonic() + self._settings.shutdown_grace.total_seconds())

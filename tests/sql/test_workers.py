@@ -45,6 +45,24 @@ def test_a_worker_whose_row_is_locked_is_notified_all_the_same() -> None:
     assert heard == [str(worker_id)]
 
 
+def test_a_draining_worker_sleeps_no_more_and_keeps_the_moment_it_began() -> None:
+    """W8."""
+    worker_id = register_worker()
+    workers.announce_sleep(worker_id, using=USING)
+
+    assert workers.drain_worker(worker_id, using=USING)
+    since = Worker.objects.get().draining_since
+    assert workers.drain_worker(worker_id, using=USING)
+
+    worker = Worker.objects.get()
+    assert worker.draining_since == since is not None
+    assert worker.sleeping_since is None
+
+
+def test_a_worker_that_is_gone_cannot_drain() -> None:
+    assert not workers.drain_worker(0, using=USING)
+
+
 def test_a_stopped_worker_sleeps_no_more() -> None:
     worker_id = register_worker()
     workers.announce_sleep(worker_id, using=USING)

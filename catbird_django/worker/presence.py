@@ -1,0 +1,54 @@
+"""The worker's own row: who it is, and what others should know about it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from uuid import uuid4
+
+from django.db import connections
+
+import catbird_django
+from catbird_django.engine import workers
+from catbird_django.engine.call import DATABASE_TROUBLE
+
+logger = logging.getLogger("catbird.worker")
+
+
+class Presence:
+    """Tells the database what has changed, when it has; tries again, the next time, what could not be told."""
+
+    def __init__(self, *, queues: Sequence[str] | None, handlers: Sequence[str], slots: int, using: str) -> None:
+        self._using = using
+        self._told_abandoned = 0
+        self._told_draining = False
+        row = workers.WorkerRow(
+            boot_id=uuid4(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=catbird_django.__version__,
+            queues=queues,
+            handlers=handlers,
+            slots=slots,
+        )
+        self.worker_id = workers.register_worker(row, using=using)
+
+    def tell(self, *, abandoned_count: int, is_draining: bool) -> None:
+        """Let the worker's page show how many handlers were abandoned, and that it drains."""
+        if abandoned_count == self._told_abandoned and is_draining == self._told_draining:
+            return
+        try:
+            if workers.count_abandoned(self.worker_id, abandoned_count, using=self._using):
+                self._told_abandoned = abandoned_count
+            if is_draining:
+                self._told_draining = workers.drain_worker(self.worker_id, using=self._using)
+        except DATABASE_TROUBLE as error:
+            logger.warning("cannot tell how this worker is doing", extra={"error": str(error)})
+        finally:
+            connections.close_all()
+
+    def end(self) -> None:
+        """Mark this worker as stopped. Raises what the database raises."""
+        workers.stop_worker(self.worker_id, using=self._using)
