@@ -107,12 +107,13 @@ class Lane(NamedTuple):
 
 
 class LaneHead(NamedTuple):
-    """A lane that has due runs, and the oldest of them."""
+    """A lane that has due runs, and the oldest of them; or, apart from it, one of suspect runs (T7a)."""
 
     queue: str
     task_id: int
     priority: int
     head_id: int
+    is_suspect: bool = False
 
     @property
     def lane(self) -> Lane:

@@ -24,7 +24,7 @@ class Bell:
             self._rings += 1
             self._condition.notify_all()
 
-    def wait(self, *, after: int, timeout: float) -> None:
-        """Wait until it has rung more often than `after`, at most `timeout` seconds."""
+    def wait(self, *, after: int, timeout: float) -> bool:
+        """Wait until it has rung more often than `after`, at most `timeout` seconds; say whether it has."""
         with self._condition:
-            self._condition.wait_for(lambda: self._rings > after, timeout)
+            return self._condition.wait_for(lambda: self._rings > after, timeout)

@@ -25,6 +25,7 @@ logger = logging.getLogger("catbird.worker")
 
 SHORTEST_PAUSE = 0.01  # seconds between looks, first, while somebody may not have seen that we sleep
 WAIT_FOR_UNAWARE = 5.0
+PAUSE_HELD_BACK = 0.1  # seconds before we look for work of others than the handlers that are at their limit
 
 
 class Look(enum.Enum):
@@ -33,6 +34,7 @@ class Look(enum.Enum):
     CLAIMED = enum.auto()
     LOOK_AGAIN = enum.auto()
     NO_ROOM = enum.auto()
+    HELD_BACK = enum.auto()
     NOTHING = enum.auto()
 
 
@@ -42,6 +44,8 @@ class Calls:
 
     find_lanes: Callable[[], list[LaneHead]]
     claim: Callable[[Sequence[LaneRequest]], list[TaskClaim]]
+    claim_suspect: Callable[[Sequence[int]], TaskClaim | None]
+    is_held: Callable[[TaskClaim], bool]
     announce_sleep: Callable[[], bool]
     find_writers: Callable[[], Writers]
     hand_over: Callable[[Sequence[TaskClaim]], None]
@@ -100,6 +104,8 @@ class ClaimLoop:
         self._poll_interval = poll_interval.total_seconds()
         self._idle_poll_interval = idle_poll_interval.total_seconds()
         self._lanes = Lanes()
+        self._suspect: TaskClaim | None = None
+        self._must_find = False
         self._has_announced = False
         self._unaware = Unaware()
         self._stopping = False
@@ -115,6 +121,7 @@ class ClaimLoop:
 
     def notified(self) -> None:
         """Somebody has work for us, and has taken our announcement away."""
+        self._must_find = True
         self._has_announced = False
         self._bell.ring()
 
@@ -148,19 +155,24 @@ class ClaimLoop:
                 self._has_announced = False
             case Look.NO_ROOM:
                 self._bell.wait(after=rings, timeout=self._poll_interval)
+            case Look.HELD_BACK:
+                if not self._bell.wait(after=rings, timeout=PAUSE_HELD_BACK):
+                    self._must_find = True
             case Look.NOTHING:
                 self._sleep(rings, was_idle=was_idle)
 
     def _look(self) -> Look:
         """Claim what fits."""
-        is_fresh = self._lanes.is_stale()
-        if is_fresh:
-            self._lanes.found(self._calls.find_lanes())
+        is_fresh = self._find_lanes()
         if not self._lanes:
             return Look.NOTHING
-        requests = self._lanes.requests(self._capacities)
+        suspects = self._lanes.suspects(self._capacities)
+        if suspects and self._claim_suspect(suspects):
+            return Look.CLAIMED
+        # Nothing waits beside a suspect run, nor is there any room for one while something waits (T7a).
+        requests = self._lanes.requests(self._capacities, ahead=not (suspects or self._holds_suspect()))
         if not requests:
-            return Look.NO_ROOM
+            return self._held_back(is_fresh=is_fresh)
         claims = self._calls.claim(requests)
         self._lanes.claimed(requests, claims)
         if claims:
@@ -170,12 +182,52 @@ class ClaimLoop:
         # Lanes that we only remembered may be empty while others are not: look again before giving up.
         return Look.NOTHING if is_fresh else Look.LOOK_AGAIN
 
+    def _find_lanes(self) -> bool:
+        """Find the lanes, unless we know them well enough; say whether they are fresh."""
+        if not (self._must_find or self._lanes.is_stale()):
+            return False
+        self._must_find = False  # before the call: whoever notifies us during it may not be seen by it
+        self._lanes.found(self._calls.find_lanes())
+        return True
+
+    def _held_back(self, *, is_fresh: bool) -> Look:
+        """What it means that there is work, and none that we may take: its handlers are at their limit.
+
+        While slots are free, work of other handlers must find us as if there were nothing: asleep, to be woken. But
+        not at once: mostly some run is about to finish and to make room.
+        """
+        if not self._capacities.has_free_slot():
+            return Look.NO_ROOM
+        return Look.NOTHING if is_fresh or self._has_announced else Look.HELD_BACK
+
+    def _claim_suspect(self, task_ids: Sequence[int]) -> bool:
+        """Claim one suspect run, if we hold none and nothing waits: it may kill this process (T7a)."""
+        if self._holds_suspect() or self._capacities.has_waiting():
+            return False
+        task_ids = [task_id for task_id in task_ids if self._capacities[task_id].has_free_slot()]
+        if not task_ids:
+            return False
+        self._suspect = self._calls.claim_suspect(task_ids)
+        if self._suspect is None:
+            self._lanes.forget_suspects()  # others were faster
+            return False
+        logger.warning("claimed alone", extra={"run_id": self._suspect.run_id, "lost_count": self._suspect.lost_count})
+        self._calls.hand_over([self._suspect])
+        return True
+
+    def _holds_suspect(self) -> bool:
+        if self._suspect is not None and not self._calls.is_held(self._suspect):
+            self._suspect = None
+        return self._suspect is not None
+
     def _sleep(self, rings: int, *, was_idle: bool) -> None:
         """Wait to be woken, or for the next poll."""
         if self._calls.is_listening() and not self._has_announced and self._announce():
-            return  # and look once more: what is queued after that look finds us asleep and wakes us
+            self._must_find = True  # what is queued after that look finds us asleep and wakes us
+            return
         if self._unaware and self._unaware.have_ended(self._calls.find_writers()):
-            return  # and look once more: what they have queued can be seen now
+            self._must_find = True  # what they have queued can be seen now
+            return
         if was_idle:
             self._calls.stop_if_asked_to()
         self._bell.wait(after=rings, timeout=self._pause())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest, TaskClaim
@@ -28,35 +28,53 @@ class KnownLane:
 
 
 class Lanes:
-    """The lanes that this worker claims from, best first."""
+    """The lanes that this worker claims from, best first; and the tasks that have suspect runs (T7a)."""
 
     def __init__(self) -> None:
         self._known: dict[Lane, KnownLane] = {}
+        self._suspects: set[int] = set()
         self._found_at = float("-inf")
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._known or self._suspects)
 
     def is_stale(self) -> bool:
         """Whether the lanes must be found anew."""
-        return not self._known or time.monotonic() - self._found_at > TRUST_MARKS_FOR
+        return not self or time.monotonic() - self._found_at > TRUST_MARKS_FOR
 
-    def found(self, heads: Iterable[LaneHead]) -> None:
+    def found(self, heads: Sequence[LaneHead]) -> None:
         """Take over what a look at the whole index found; every mark begins anew."""
-        self._known = {head.lane: KnownLane(head.lane, head.head_id) for head in heads}
+        self._known = {head.lane: KnownLane(head.lane, head.head_id) for head in heads if not head.is_suspect}
+        self._suspects = {head.task_id for head in heads if head.is_suspect}
         self._found_at = time.monotonic()
 
-    def requests(self, capacities: Capacities) -> list[LaneRequest]:
-        """What to claim, given the capacity of each task: highest priority first, then the oldest head."""
+    def suspects(self, capacities: Capacities) -> list[int]:
+        """The tasks that have suspect runs, and may run one more."""
+        return [task_id for task_id in self._suspects if capacities[task_id].left(task_id) != 0]
+
+    def forget_suspects(self) -> None:
+        self._suspects = set()
+
+    def requests(self, capacities: Capacities, *, ahead: bool = True) -> list[LaneRequest]:
+        """What to claim, given the capacity of each task: highest priority first, then the oldest head.
+
+        Without `ahead`, only what can begin at once. A task that is at its limit is not asked for, so that it takes
+        nobody's room (T4b).
+        """
         ordered = sorted(self._known.values(), key=lambda known: (-known.lane.priority, known.head_id))
         requests = []
         taken: Counter[Capacity] = Counter()
+        taken_of_task: Counter[int] = Counter()
         for known in ordered:
-            capacity = capacities[known.lane.task_id]
-            limit = capacity.room(known.lane.task_id) - taken[capacity]
+            task_id = known.lane.task_id
+            capacity = capacities[task_id]
+            limit = capacity.room(task_id, ahead=ahead) - taken[capacity]
+            if (left := capacity.left(task_id)) is not None:
+                limit = min(limit, left - taken_of_task[task_id])
             if limit > 0:
                 requests.append(LaneRequest(known.lane, known.low_id, limit))
                 taken[capacity] += limit
+                taken_of_task[task_id] += limit
         return requests
 
     def claimed(self, requests: Sequence[LaneRequest], claims: Sequence[TaskClaim]) -> None:

@@ -40,6 +40,9 @@ class LeaseKeeper:
         """What this worker holds now: claimed, and not yet settled."""
         return self._held.copy()
 
+    def holds(self, delivery: Delivery) -> bool:
+        return delivery in self._held
+
     def start(self) -> None:
         self._thread.start()
 

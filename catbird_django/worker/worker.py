@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from django.db import connections
 
@@ -18,7 +19,7 @@ from catbird_django.engine import workers
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.worker.bell import Bell
-from catbird_django.worker.capacity import Capacities, Capacity
+from catbird_django.worker.capacity import Capacities, Capacity, TaskLimits
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
 from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.executor import Executor
@@ -145,21 +146,28 @@ class Worker:
         )
 
     def _build_capacities(self) -> Capacities:
-        on_threads = Capacity(self._options.concurrency, prefetch=self._settings.prefetch)
-        on_loop = Capacity(self._options.concurrency, prefetch=self._settings.prefetch)
         handlers = self._handlers.values()
+        limits = {
+            handler.task_id: TaskLimits(concurrency=handler.options.concurrency, batch_size=handler.options.batch_size)
+            for handler in handlers
+        }
+        on_threads, on_loop = (
+            Capacity(self._options.concurrency, prefetch=self._settings.prefetch, limits=limits) for _ in range(2)
+        )
         return Capacities({handler.task_id: on_loop if handler.is_async else on_threads for handler in handlers})
 
     def _build_calls(self) -> Calls:
+        how_to_claim: dict[str, Any] = {
+            "worker_id": self.id,
+            "lease": self._settings.lease,
+            "all_events": self._settings.events == "all",
+            "using": self._using,
+        }
         return Calls(
             find_lanes=partial(engine.find_task_lanes, list(self._handlers), self._options.queues, using=self._using),
-            claim=partial(
-                engine.claim_tasks,
-                worker_id=self.id,
-                lease=self._settings.lease,
-                all_events=self._settings.events == "all",
-                using=self._using,
-            ),
+            claim=partial(engine.claim_tasks, **how_to_claim),
+            claim_suspect=partial(engine.claim_suspect_task, queues=self._options.queues, **how_to_claim),
+            is_held=lambda claim: self._leases.holds(claim.delivery),
             announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
             find_writers=partial(workers.find_writers, using=self._using),
             hand_over=self._hand_over,
@@ -266,7 +274,7 @@ class Worker:
         on_loop = [claim for claim in claims if self._handlers[claim.task_id].is_async]
         for share, runner in ((on_threads, self._threads), (on_loop, self._event_loop)):
             if share:
-                self._capacities[share[0].task_id].take(len(share))
+                self._capacities[share[0].task_id].take([claim.task_id for claim in share])
                 runner.submit(share)
         self._has_claimed_all = self._options.once
 

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from catbird_django.engine.tasks import find_task_lanes
+from catbird_django.engine.tasks import claim_suspect_task, find_task_lanes
 from catbird_django.models import TaskRun
 from tests.support import LEASE, USING, claim, queue_runs, register, register_worker, second_session
 
@@ -113,6 +113,53 @@ def test_lanes_are_found_with_their_oldest_run() -> None:
     }
     assert {lane.head_id for lane in lanes if lane.priority == -3} == {low}
     assert [lane.head_id for lane in only_express] == [express]
+
+
+def test_suspect_runs_have_lanes_of_their_own() -> None:
+    """T7a: whoever looks for lanes learns of them without asking again."""
+    first, second, unknown = register("first", "second", "unknown")
+    [ordinary, suspect] = queue_runs("first", 2)
+    [_, express] = queue_runs("second", 1, priority=3) + queue_runs("second", 1, queue="express")
+    strange = queue_runs("unknown", 1)
+    TaskRun.objects.filter(id__in=[suspect, express, *strange]).update(lost_count=2, delivery_count=2)
+
+    lanes = find_task_lanes([first, second], None, using=USING)
+    default = find_task_lanes([first, second], ["default"], using=USING)
+
+    assert {lane.head_id for lane in lanes if lane.is_suspect} == {suspect, express}
+    assert {lane.head_id for lane in lanes if not lane.is_suspect} >= {ordinary}
+    assert {lane.head_id for lane in default if lane.is_suspect} == {suspect}
+    assert unknown not in {lane.task_id for lane in lanes}
+
+
+def test_one_suspect_run_is_claimed_the_highest_then_the_oldest() -> None:
+    """T7a."""
+    [task_id, other] = register("mail", "other")
+    [old, high, newer] = queue_runs("mail", 1) + queue_runs("mail", 1, priority=5) + queue_runs("mail", 1)
+    queue_runs("mail", 3)
+    queue_runs("other", 1)
+    TaskRun.objects.filter(id__in=[old, high, newer]).update(lost_count=2, delivery_count=2)
+    TaskRun.objects.filter(task_id=other).update(lost_count=4, delivery_count=4)
+    worker_id = register_worker()
+
+    claims = [claim_suspect_task([task_id], None, worker_id=worker_id, lease=LEASE, using=USING) for _ in range(4)]
+
+    assert [claimed and claimed.run_id for claimed in claims] == [high, old, newer, None]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_workers_take_two_suspects_without_waiting() -> None:
+    """R4, R6."""
+    [task_id] = register("mail")
+    first, second = queue_runs("mail", 2)
+    TaskRun.objects.update(lost_count=2, delivery_count=2)
+
+    with second_session() as other:
+        other.execute("SELECT id FROM cb_task_runs WHERE id = %s FOR UPDATE", [first])
+        claimed = claim_suspect_task([task_id], None, worker_id=register_worker(), lease=LEASE, using=USING)
+
+    assert claimed is not None
+    assert claimed.run_id == second
 
 
 def table_scans(call: str) -> tuple[int, int]:

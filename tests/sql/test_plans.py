@@ -31,6 +31,7 @@ HOT = [
     Hot("cb_claim_tasks", "UPDATE cb_task_runs", "cb_task_runs_claimable"),
     Hot("cb_claim_suspect_tasks", "UPDATE cb_task_runs", "cb_task_runs_suspect"),
     Hot("cb_find_task_lanes", "WITH RECURSIVE lane", "cb_task_runs_claimable"),
+    Hot("cb_find_task_lanes", "WITH RECURSIVE lane", "cb_task_runs_suspect"),
     Hot("cb_complete_tasks", "WITH completed", "cb_task_runs_pkey"),
     Hot("cb_fail_tasks", "WITH held", "cb_task_runs_pkey"),
     Hot("cb_release_tasks", "WITH released", "cb_task_runs_pkey"),

@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 from catbird_django.engine.tasks import Lane, LaneHead, TaskClaim
-from catbird_django.worker.capacity import Capacities, Capacity
+from catbird_django.worker.capacity import Capacities, Capacity, TaskLimits
 from catbird_django.worker.lanes import Lanes
 
 
@@ -11,9 +11,9 @@ def claim(run_id: int, task_id: int = 1, priority: int = 0) -> TaskClaim:
     return TaskClaim(run_id, uuid4(), "default", task_id, priority, "null", None, 1, 0, 0)
 
 
-def lanes_with(*heads: tuple[int, int, int]) -> Lanes:
+def lanes_with(*heads: tuple[int, int, int] | tuple[int, int, int, bool]) -> Lanes:
     lanes = Lanes()
-    lanes.found(LaneHead("default", *head) for head in heads)
+    lanes.found([LaneHead("default", *head) for head in heads])
     return lanes
 
 
@@ -75,3 +75,79 @@ def test_without_lanes_there_is_nothing_to_ask() -> None:
 
     assert lanes.is_stale()
     assert lanes.requests(capacities()) == []
+
+
+def limited(slots: int, **concurrency: int) -> Capacities:
+    """One capacity for all, and a concurrency for each task that is named, as t1=3."""
+    limits = {int(name[1:]): TaskLimits(concurrency=count) for name, count in concurrency.items()}
+    return Capacities(dict.fromkeys(range(1, 10), Capacity(slots, prefetch=200, limits=limits)))
+
+
+def asked(lanes: Lanes, given: Capacities, **options: bool) -> list[tuple[int, int, int]]:
+    """(task, priority, limit) of each request."""
+    requests = lanes.requests(given, **options)
+    return [(request.lane.task_id, request.lane.priority, request.limit) for request in requests]
+
+
+def test_a_task_at_its_limit_leaves_its_room_to_the_others() -> None:
+    """T4b, T10: saturated handlers do not clog the head."""
+    lanes = lanes_with((1, 9, 1), (2, 0, 2))
+    given = limited(8, t1=3)
+
+    assert asked(lanes, given) == [(1, 9, 3), (2, 0, 5)]
+
+    given[1].take([1] * 3)
+    assert asked(lanes, given) == [(2, 0, 5)]
+
+
+def test_lanes_of_one_task_share_its_concurrency() -> None:
+    """T10: a higher lane is asked for all of it, since it may have so many."""
+    lanes = lanes_with((1, 5, 9), (1, 0, 1), (1, -5, 2))
+
+    assert asked(lanes, limited(8, t1=3)) == [(1, 5, 3)]
+
+
+def test_a_lower_lane_is_asked_as_soon_as_the_higher_gave_less() -> None:
+    """T4b: once the higher are done the lower are reached by the next claim, not by the next look at everything."""
+    lanes = lanes_with((1, 5, 9), (1, 0, 1))
+    given = shared(3, 1)
+    requests = lanes.requests(given)
+
+    lanes.claimed(requests, [claim(9, priority=5)])
+
+    assert asked(lanes, given) == [(1, 0, 3)]
+
+
+def test_suspects_are_known_by_their_task_and_have_no_lane() -> None:
+    """T7a."""
+    lanes = lanes_with((1, 0, 7, True), (2, 0, 9, False))
+    given = limited(4, t1=1)
+
+    assert lanes.suspects(given) == [1]
+    assert [lane[0] for lane in asked(lanes, given)] == [2]
+
+    given[1].take([1])
+    assert lanes.suspects(given) == []
+
+    lanes.forget_suspects()
+    given[1].give_back(1, finished=True)
+    assert lanes.suspects(given) == []
+
+
+def test_suspects_alone_are_worth_a_look() -> None:
+    lanes = lanes_with((1, 0, 7, True))
+
+    assert lanes
+    assert not lanes.is_stale()
+
+
+def test_without_claiming_ahead_only_free_slots_are_asked_for() -> None:
+    """T7a."""
+    lanes = lanes_with((1, 0, 1))
+    given = limited(4)
+    given[1].take([1] * 30)
+    for _ in range(28):
+        given[1].give_back(1, finished=True)
+
+    assert asked(lanes, given, ahead=False) == [(1, 0, 2)]
+    assert asked(lanes, given)[0][2] > 2

@@ -151,9 +151,10 @@ END;
 $$;
 
 -- The lanes that have due runs: each (queue, task, priority) once, with its oldest run, found by skipping from one to
--- the next in the claim index. Only lanes of these tasks, and of these queues unless p_queues is NULL.
+-- the next in the claim index. Only lanes of these tasks, and of these queues unless p_queues is NULL. Runs that are
+-- suspect, which only cb_claim_suspect_tasks gives out, have lanes of their own.
 CREATE OR REPLACE FUNCTION cb_find_task_lanes(p_task_ids bigint[], p_queues text[] DEFAULT NULL)
-RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint)
+RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint, is_suspect boolean)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 BEGIN
@@ -177,10 +178,33 @@ BEGIN
             ORDER BY run.queue, run.task_id, run.priority, run.id
             LIMIT 1
         ) AS following
+    ), suspect AS (
+        (
+            SELECT run.queue, run.task_id, run.priority, run.id
+            FROM cb_task_runs AS run
+            WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
+            ORDER BY run.queue, run.task_id, run.priority, run.id
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT following.queue, following.task_id, following.priority, following.id
+        FROM suspect
+        CROSS JOIN LATERAL (
+            SELECT run.queue, run.task_id, run.priority, run.id
+            FROM cb_task_runs AS run
+            WHERE (run.queue, run.task_id, run.priority) > (suspect.queue, suspect.task_id, suspect.priority)
+              AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
+            ORDER BY run.queue, run.task_id, run.priority, run.id
+            LIMIT 1
+        ) AS following
+    ), found AS (
+        SELECT lane.*, false AS is_suspect FROM lane
+        UNION ALL
+        SELECT suspect.*, true FROM suspect
     )
-    SELECT lane.queue, lane.task_id, lane.priority::integer, lane.id
-    FROM lane
-    WHERE lane.task_id = ANY (p_task_ids) AND (p_queues IS NULL OR lane.queue = ANY (p_queues));
+    SELECT found.queue, found.task_id, found.priority::integer, found.id, found.is_suspect
+    FROM found
+    WHERE found.task_id = ANY (p_task_ids) AND (p_queues IS NULL OR found.queue = ANY (p_queues));
 END;
 $$;
 
