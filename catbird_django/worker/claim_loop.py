@@ -223,11 +223,11 @@ class ClaimLoop:
     def _sleep(self, rings: int, *, was_idle: bool) -> None:
         """Wait to be woken, or for the next poll."""
         if self._calls.is_listening() and not self._has_announced and self._announce():
-            self._must_find = True  # what is queued after that look finds us asleep and wakes us
-            return
+            self._must_find = True
+            return  # and look once more: what is queued after that look finds us asleep and wakes us
         if self._unaware and self._unaware.have_ended(self._calls.find_writers()):
-            self._must_find = True  # what they have queued can be seen now
-            return
+            self._must_find = True
+            return  # and look once more: what they have queued can be seen now
         if was_idle:
             self._calls.stop_if_asked_to()
         self._bell.wait(after=rings, timeout=self._pause())
