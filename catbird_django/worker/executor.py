@@ -87,20 +87,16 @@ class Executor:
         timeout = handler.options.timeout or timedelta(0)
         return self._failed(handler, claim, HandlerTimeout(f"{_too_long(timeout)}, and could not be stopped"))
 
-    async def run_async(self, claim: TaskClaim) -> Outcome:
-        """Run an async handler on the current loop.
-
-        In a thread-sensitive context of its own: otherwise all handlers would share one thread for sync_to_async, and
-        with it one database connection (W7).
-        """
+    async def run_async(self, claim: TaskClaim, threads: ThreadSensitiveContext) -> Outcome:
+        """Run an async handler on the current loop; `threads` is where its sync_to_async calls run."""
         handler = self._handlers[claim.task_id]
-        async with ThreadSensitiveContext() as context:
-            try:
-                arguments = self._arguments(handler, claim)
-                outcome: Outcome = self._completed(handler, claim, await _await_in_time(handler, arguments))
-            except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
-                outcome = self._failed(handler, claim, error)
-            await _close_connections_of(context)
+        try:
+            arguments = self._arguments(handler, claim)
+            outcome: Outcome = self._completed(handler, claim, await _await_in_time(handler, arguments))
+        except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
+            outcome = self._failed(handler, claim, error)
+        if threads in SyncToAsync.context_to_thread_executor:
+            await _close_connections()
         return outcome
 
     def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
@@ -169,10 +165,8 @@ def _too_long(timeout: timedelta) -> str:
     return f"took longer than {timeout.total_seconds():g} s"
 
 
-async def _close_connections_of(context: ThreadSensitiveContext) -> None:
+async def _close_connections() -> None:
     """Close what the handler's sync_to_async calls have opened, on the thread that they ran on."""
-    if context not in SyncToAsync.context_to_thread_executor:
-        return
     # A handler may have been cancelled as it returned; that must not keep its connections open.
     for _ in range(2):
         with contextlib.suppress(asyncio.CancelledError):
