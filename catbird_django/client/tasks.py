@@ -20,6 +20,7 @@ from catbird_django.definitions.registry import registry
 from catbird_django.definitions.signature import Handler
 from catbird_django.definitions.task import UNSTATED, TaskDefinition, define_task
 from catbird_django.engine import tasks as engine
+from catbird_django.engine.tasks import RunAnswer
 from catbird_django.errors import InvalidOption, UnknownName
 from catbird_django.statuses import RunVerdict
 
@@ -167,15 +168,15 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[
     if answers[0].verdict is RunVerdict.UNKNOWN:
         return None
     if not all(answer.verdict in ENDED_AT_ONCE for answer in answers):
-        _wake(answers[0].queue or "default", options)
+        _wake(answers[0], options)
     return [answer.run_id for answer in answers if answer.run_id is not None]
 
 
-def _wake(queue: str, options: CheckedOptions) -> None:
+def _wake(answer: RunAnswer, options: CheckedOptions) -> None:
     if options.is_delayed or options.expires_at is not None:
         wake_tick_after_commit(using=options.using)
     if not options.is_delayed:
-        wake_after_commit(queue, using=options.using)
+        wake_after_commit(answer.queue or "default", is_awaited=bool(answer.is_awaited), using=options.using)
 
 
 def _for_each(key: str | None, inputs: list[str]) -> list[str] | None:

@@ -43,9 +43,13 @@ class WakeTick:
 Wake = WakeUp | WakeTick
 
 
-def wake_after_commit(queue: str, *, using: str) -> None:
-    """Wake sleeping workers of a queue once the current transaction is committed; now, if there is none."""
-    if get_settings().notify:
+def wake_after_commit(queue: str, *, is_awaited: bool = True, using: str) -> None:
+    """Wake sleeping workers of a queue once the current transaction is committed; now, if there is none.
+
+    `is_awaited` is what the call that queued the work has seen. Where it was a transaction of its own, that is enough:
+    who has announced since then looks once more. At the end of a longer transaction it is asked again.
+    """
+    if get_settings().notify and (is_awaited or connections[using].in_atomic_block):
         _once_after_commit(WakeUp(queue, using))
 
 

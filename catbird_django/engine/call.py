@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import django.db
@@ -40,13 +40,22 @@ class Function:
     def __init__(self, name: str, **argument_types: str) -> None:
         self.name = name
         self.argument_types = argument_types
-        arguments = ", ".join(f"p_{key} => {_placeholder(key, sql_type)}" for key, sql_type in argument_types.items())
-        self._call = f"{name}({arguments})"
-        self._statement = f"SELECT * FROM {self._call}"  # noqa: S608 - names and types are literals of ours
+        self._statements: dict[tuple[str, ...], str] = {}
 
     def rows(self, using: str, **arguments: Any) -> list[tuple[Any, ...]]:
-        """Call the function in the alias's current transaction and return all its rows."""
-        return _retry_conflicts(using, lambda: _execute(using, self._statement, arguments))
+        """Call the function in the alias's current transaction and return all its rows.
+
+        An argument that is left out has the default that SQL gives it.
+        """
+        keys = tuple(arguments)
+        statement = self._statements.get(keys)
+        if statement is None:
+            statement = self._statements[keys] = f"SELECT * FROM {self._call(keys)}"  # noqa: S608 - literals of ours
+        return _retry_conflicts(using, lambda: _execute(using, statement, arguments))
+
+    def _call(self, keys: Iterable[str]) -> str:
+        arguments = ", ".join(f"p_{key} => {_placeholder(key, self.argument_types[key])}" for key in keys)
+        return f"{self.name}({arguments})"
 
     def exceptions(self, using: str, *, but: str, **arguments: Any) -> list[tuple[int, str]]:
         """Call a function that answers (run id, verdict) for each input; return only the verdicts other than `but`.
@@ -54,7 +63,7 @@ class Function:
         Each comes with the place of its input, counted from 1. Of hundreds of inputs there is nearly always none.
         """
         statement = (
-            f"SELECT place, verdict FROM {self._call} WITH ORDINALITY AS answer (run_id, verdict, place)"  # noqa: S608
+            f"SELECT place, verdict FROM {self._call(arguments)} WITH ORDINALITY AS answer (run_id, verdict, place)"  # noqa: S608
             f" WHERE verdict <> '{but}'"
         )
         return _retry_conflicts(using, lambda: _execute(using, statement, arguments))

@@ -56,7 +56,7 @@ CREATE OR REPLACE FUNCTION _cb_worker_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     SELECT '
-        _cb_anyone_sleeps, _cb_check_keys, _cb_check_run_options, _cb_check_tags, _cb_compare_order,
+        _cb_check_keys, _cb_check_run_options, _cb_check_tags, _cb_compare_order,
         _cb_complete_canceling_tasks, _cb_condition_error, _cb_contains, _cb_decide_inputs, _cb_different_verdicts,
         _cb_doctor_checks, _cb_doctor_database, _cb_doctor_history, _cb_doctor_keys, _cb_doctor_orphans,
         _cb_doctor_runs, _cb_doctor_waiting, _cb_doctor_workers, _cb_end_canceling_tasks,

@@ -99,16 +99,6 @@ LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
     FROM (SELECT pg_current_snapshot() AS snapshot) AS taken
 $$;
 
--- Whether a worker sleeps that serves this queue.
-CREATE OR REPLACE FUNCTION _cb_anyone_sleeps(p_queue text)
-RETURNS boolean
-LANGUAGE sql VOLATILE SET search_path FROM CURRENT AS $$
-    SELECT EXISTS (
-        SELECT FROM cb_workers AS worker
-        WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? p_queue)
-    )
-$$;
-
 -- Wake the workers that sleep and serve any of these queues, with one notification. Returns how many were asleep. Each is
 -- woken once: it announces again when it goes back to sleep. For a transaction of its own, after the work is committed:
 -- inside a longer one it would keep the rows of those workers locked. Waits for no lock.

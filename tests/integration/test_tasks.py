@@ -20,10 +20,11 @@ from catbird_django import (
     task,
 )
 from catbird_django.definitions.registry import registry
+from catbird_django.engine import workers
 from catbird_django.models import TaskRun
 from catbird_django.models import Worker as WorkerRow
 from catbird_django.statuses import TaskStatus
-from tests.support import work_off
+from tests.support import USING, register_worker, work_off
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -262,12 +263,33 @@ def test_bulk_runs_come_back_in_order_and_take_one_round_trip(django_assert_num_
         return input * 2
 
     double.run(0)
-    with django_assert_num_queries(2):  # the runs, and whether somebody sleeps
+    with django_assert_num_queries(1):
         handles = double.run_many(range(1000))
     work_off("double")
 
     assert [handle.wait(timeout=5) for handle in handles[::100]] == [number * 2 for number in range(0, 1000, 100)]
     assert double.run_many([]) == []
+
+
+def test_a_run_takes_one_round_trip_unless_a_worker_sleeps(django_assert_num_queries: Any) -> None:
+    """R9a: the call that queues says whether somebody sleeps; only then is there a second one, which wakes them."""
+
+    @task
+    def nothing() -> None: ...
+
+    nothing.run()
+    with django_assert_num_queries(1):
+        nothing.run()
+
+    other, sleeper = register_worker(queues=["other"]), register_worker()
+    workers.announce_sleep(other, using=USING)
+    with django_assert_num_queries(1):
+        nothing.run()
+
+    workers.announce_sleep(sleeper, using=USING)
+    with django_assert_num_queries(2):
+        nothing.run()
+    assert set(WorkerRow.objects.filter(sleeping_since__isnull=False).values_list("id", flat=True)) == {other}
 
 
 def test_many_runs_in_one_transaction_ask_once_for_sleepers(django_assert_num_queries: Any) -> None:

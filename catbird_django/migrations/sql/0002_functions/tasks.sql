@@ -53,16 +53,17 @@ BEGIN
 END;
 $$;
 
--- Queue one run of a task per input. Returns the run's id, 'queued' and its queue for each, or 'unknown' and NULLs when
--- no task of that name is registered. With p_run_at, or p_delay from now, it is not due before; not started by
+-- Queue one run of a task per input. Returns the run's id, 'queued', its queue, and whether a worker of that queue sleeps,
+-- for each; or 'unknown' and NULLs when no task of that name is registered. With p_run_at, or p_delay from now, it is not due before; not started by
 -- p_expires_at, it is expired (`sql/tick.sql`). Keys come one per input, NULL for none. With a concurrency key there is
 -- one live run per key, with an idempotency key one that is live or had its effect: where there is one already, the
 -- answer is its id and 'duplicate' (`sql/dedup.sql`). With a debounce key there is one queued run per key: where there is
 -- one already it takes over this input and these options, and the answer is its id and 'replaced' (`sql/debounce.sql`).
 -- An input that does not fulfil the task's condition is 'skipped' at once, one for which it cannot be decided has
 -- 'failed' (`sql/conditions.sql`). Joins the caller's transaction. NOTIFY is left to the caller, after the commit
--- (`cb_wake_workers`); p_notify => true sends it from inside the transaction, which makes notifying producers wait
--- for each other.
+-- (`cb_wake_workers`): where the call is a transaction of its own, only if a worker sleeps; at the end of a longer one in
+-- any case, because the answer may be old by then. p_notify => true sends it from inside the transaction, which makes
+-- notifying producers wait for each other.
 CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_task text,
     p_inputs jsonb[],
@@ -78,15 +79,18 @@ CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_tags text[] DEFAULT NULL,
     p_notify boolean DEFAULT false
 )
-RETURNS TABLE (run_id bigint, verdict text, queue text)
+RETURNS TABLE (run_id bigint, verdict text, queue text, is_awaited boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_task_id bigint;
     v_queue text;
     v_condition jsonb;
     v_run_at timestamptz := coalesce(p_run_at, _cb_now() + p_delay);
+    v_is_awaited boolean;
 BEGIN
-    PERFORM _cb_check_run_options(p_queue, p_priority, p_headers);
+    IF p_queue IS NOT NULL OR p_priority IS DISTINCT FROM 0 OR p_headers IS NOT NULL THEN
+        PERFORM _cb_check_run_options(p_queue, p_priority, p_headers);
+    END IF;
     IF p_run_at IS NOT NULL AND p_delay IS NOT NULL THEN
         RAISE EXCEPTION 'p_run_at and p_delay contradict each other' USING ERRCODE = 'CB001';
     END IF;
@@ -99,9 +103,14 @@ BEGIN
     FROM cb_tasks AS task
     WHERE task.name = p_task;
     IF v_task_id IS NULL THEN
-        RETURN QUERY SELECT NULL::bigint, 'unknown', NULL FROM pg_catalog.unnest(p_inputs);
+        RETURN QUERY SELECT NULL::bigint, 'unknown', NULL, NULL::boolean FROM pg_catalog.unnest(p_inputs);
         RETURN;
     END IF;
+    -- Before the insert or after it makes no difference: who announces later than this looks once more when we have ended.
+    v_is_awaited := EXISTS (
+        SELECT FROM cb_workers AS worker
+        WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? v_queue)
+    );
 
     IF coalesce(p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags) IS NULL AND v_condition IS NULL THEN
         RETURN QUERY
@@ -110,13 +119,14 @@ BEGIN
                CASE WHEN v_run_at > _cb_now() THEN v_run_at END, p_expires_at, _cb_now()
         FROM pg_catalog.unnest(p_inputs) WITH ORDINALITY AS given (input, place)
         ORDER BY given.place
-        RETURNING run.id, 'queued', run.queue;
+        RETURNING run.id, 'queued', run.queue, v_is_awaited;
     ELSE
         RETURN QUERY
-        SELECT * FROM _cb_run_special_tasks(
+        SELECT special.run_id, special.verdict, special.queue, v_is_awaited
+        FROM _cb_run_special_tasks(
             v_task_id, p_inputs, v_queue, p_priority, p_headers, v_run_at, p_expires_at, v_condition,
             p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags, NULL, '', p_notify
-        );
+        ) AS special;
     END IF;
 
     IF p_notify THEN
