@@ -25,6 +25,8 @@ from catbird_django.worker.watchdog import Abandoned, Attempt, Watchdog
 
 logger = logging.getLogger("catbird.worker")
 
+RunInProcess = Callable[[TaskHandler, TaskClaim, Reporter], Outcome]
+
 
 class Executor:
     """Calls handlers: decoded arguments in, an outcome out. Whatever a handler raises is an outcome too."""
@@ -36,8 +38,10 @@ class Executor:
         max_payload: int,
         is_canceled: Callable[[TaskClaim], bool],
         reporter_for: Callable[[TaskClaim], Reporter],
-        watchdog: Watchdog | None = None,
+        watchdog: Watchdog,
+        run_in_process: RunInProcess | None = None,
     ) -> None:
+        self._run_in_process = run_in_process
         self._watchdog = watchdog
         self._handlers = handlers
         self._max_payload = max_payload
@@ -45,8 +49,13 @@ class Executor:
         self._reporter_for = reporter_for
 
     def run(self, claim: TaskClaim) -> Outcome:
-        """Run a sync handler on the current thread. Raise Abandoned if its claim was settled meanwhile."""
+        """Run a sync handler on the current thread. Raise Abandoned if its claim was settled meanwhile.
+
+        An isolated handler, sync or async, runs in another process, and this thread only waits for it.
+        """
         handler = self._handlers[claim.task_id]
+        if handler.is_isolated and self._run_in_process is not None:
+            return self._run_isolated(self._run_in_process, handler, claim)
         try:
             arguments = self._arguments(handler, claim)
             if handler.options.timeout is None:
@@ -59,10 +68,17 @@ class Executor:
         finally:
             reset_connections()
 
+    def _run_isolated(self, run_in_process: RunInProcess, handler: TaskHandler, claim: TaskClaim) -> Outcome:
+        try:
+            self._refuse_canceled(claim)
+            return run_in_process(handler, claim, self._reporter_for(claim))
+        except BaseException as error:  # noqa: BLE001 - as above
+            return self._failed(handler, claim, error)
+
     def _call_in_time(self, handler: TaskHandler, claim: TaskClaim, arguments: list[Any]) -> Any:
         """Call a sync handler under the eyes of the watchdog."""
         timeout = handler.options.timeout
-        if timeout is None or self._watchdog is None:  # in a process of its own: whoever started it keeps the time
+        if timeout is None:
             return handler.function(*arguments)
         attempt = Attempt(claim, timeout)
         try:
@@ -100,11 +116,14 @@ class Executor:
         return outcome
 
     def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
-        if self._is_canceled(claim):  # while it waited for its turn
-            raise CancelRequested
+        self._refuse_canceled(claim)
         arguments = handler.arguments(claim, self._reporter_for(claim))
         reach("before-handler")
         return arguments
+
+    def _refuse_canceled(self, claim: TaskClaim) -> None:
+        if self._is_canceled(claim):  # while it waited for its turn
+            raise CancelRequested
 
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
         reach("after-handler")

@@ -32,6 +32,16 @@ class TaskHandler:
     input_codec: Codec[Any]
     output_codec: Codec[Any]
 
+    @property
+    def is_isolated(self) -> bool:
+        """Whether it runs in a process of its own."""
+        return self.options.isolation == "process"
+
+    @property
+    def runs_on_loop(self) -> bool:
+        """Whether it runs on the worker's event loop; otherwise one of the worker's threads is busy with it."""
+        return self.is_async and not self.is_isolated
+
     def arguments(self, claim: TaskClaim, reporter: Reporter) -> list[Any]:
         """The arguments for a claim; raise PayloadError when its input does not fit the type (any more)."""
         arguments: list[Any] = []

@@ -13,6 +13,7 @@ from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.claim_loop import ClaimLoop
 from catbird_django.worker.event_loop import LoopRunner
+from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.outcome import Released
 from catbird_django.worker.presence import Presence
@@ -36,6 +37,7 @@ class Shutdown:
     ticker: Ticker
     threads: ThreadRunner
     event_loop: LoopRunner
+    processes: HandlerProcesses
     capacities: Capacities
     watchdog: Watchdog
     settlement: Settlement
@@ -59,6 +61,7 @@ class Shutdown:
         self.ticker.stop()
         while self.capacities.in_flight and time.monotonic() < deadline:
             time.sleep(0.02)
+        self.processes.stop()  # what runs there can be ended, and is given back as the others
         left_behind = self.capacities.in_flight
         self.threads.stop()
         self.event_loop.stop()

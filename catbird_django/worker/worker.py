@@ -24,6 +24,7 @@ from catbird_django.worker.claim_loop import Calls, ClaimLoop
 from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.handlers import build_handlers, runnable_tasks
+from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.orders import Order, Orders
 from catbird_django.worker.outcome import Outcome
@@ -89,12 +90,19 @@ class Worker:
         )
         self._watchdog = Watchdog(grace=settings.interrupt_grace, abandoned=self._abandon)
         self._reports = Reports(using=self._using, notify=settings.notify)
+        self._processes = HandlerProcesses(
+            max_payload=settings.max_payload,
+            limits=options.limits,
+            interrupt_grace=settings.interrupt_grace,
+            is_canceled=self._is_canceled,
+        )
         self._executor = executor = Executor(
             self._handlers,
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, reports=self._reports, is_canceled=self._is_canceled),
             watchdog=self._watchdog,
+            run_in_process=self._processes.run,
         )
         self._settlement = Settlement(
             using=self._using,
@@ -134,6 +142,7 @@ class Worker:
             ticker=self._ticker,
             threads=self._threads,
             event_loop=self._event_loop,
+            processes=self._processes,
             capacities=self._capacities,
             watchdog=self._watchdog,
             settlement=self._settlement,
@@ -154,7 +163,7 @@ class Worker:
         on_threads, on_loop = (
             Capacity(self._options.concurrency, prefetch=self._settings.prefetch, limits=limits) for _ in range(2)
         )
-        return Capacities({handler.task_id: on_loop if handler.is_async else on_threads for handler in handlers})
+        return Capacities({handler.task_id: on_loop if handler.runs_on_loop else on_threads for handler in handlers})
 
     def _build_calls(self) -> Calls:
         how_to_claim: dict[str, Any] = {
@@ -188,6 +197,7 @@ class Worker:
         try:
             while not self._is_over(self._next_order()):
                 self._refuse_dead_parts()
+                self._processes.end_idle()
                 self._tell()
         finally:
             finished = self._shut_down()
@@ -270,8 +280,8 @@ class Worker:
         if self._options.once:
             self._claim_loop.claim_no_more()
         self._leases.hold([claim.delivery for claim in claims])
-        on_threads = [claim for claim in claims if not self._handlers[claim.task_id].is_async]
-        on_loop = [claim for claim in claims if self._handlers[claim.task_id].is_async]
+        on_threads = [claim for claim in claims if not self._handlers[claim.task_id].runs_on_loop]
+        on_loop = [claim for claim in claims if self._handlers[claim.task_id].runs_on_loop]
         for share, runner in ((on_threads, self._threads), (on_loop, self._event_loop)):
             if share:
                 self._capacities[share[0].task_id].take([claim.task_id for claim in share])
