@@ -15,15 +15,22 @@ class Engine:
     """A task engine and how to ask it whether it is done.
 
     `unfinished` is the SQL that counts what is not durably complete; None where PostgreSQL is not the one to ask.
-    `slowness` divides the number of jobs, so that a slow engine does not take the whole evening.
+    `slowness` divides the number of jobs, so that a slow engine does not take the whole evening. `finish` and `postpone`
+    are the SQL that puts %s finished jobs, or jobs for tomorrow, beside the others; `hot_table` is the one claimed from.
     """
 
     name: str
     module: str
     packages: Sequence[str] = ()
+    python: tuple[int, int] = (3, 11)
+    """The oldest Python it runs on."""
     unfinished: str | None = None
     slowness: int = 1
     needs_redis: bool = False
+    takes_documents: bool = False
+    hot_table: str | None = None
+    finish: str | None = None
+    postpone: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +46,50 @@ class Contender:
     """Whether enqueueing, pick-up and idling are measured too; settings that only concern drains are not."""
 
 
-_LIVE_RUNS = "SELECT count(*) FROM cb_task_runs WHERE status IN ('queued', 'started')"
+# In the terms of the partial indexes: with millions of finished rows a scan of the table would hold up the drain.
+_LIVE_RUNS = """
+SELECT (SELECT count(*) FROM cb_task_runs WHERE status = 'queued' AND visible_at IS NULL AND lost_count < 2)
+     + (SELECT count(*) FROM cb_task_runs WHERE status = 'queued' AND visible_at IS NULL AND lost_count >= 2)
+     + (SELECT count(*) FROM cb_task_runs WHERE status = 'queued' AND visible_at < now() + interval '1 hour')
+     + (SELECT count(*) FROM cb_task_runs WHERE lease_until IS NOT NULL)
+"""
+# Spread over the last days, as a table looks that is pruned after a month.
+_FINISHED_RUNS = """
+INSERT INTO cb_task_runs
+    (task_id, queue, status, input, output, delivery_count, delivery_token, queued_at, started_at, finished_at)
+SELECT task.id, 'default', 'completed', to_jsonb(n), 'null', 1, gen_random_uuid(), at.moment, at.moment, at.moment
+FROM generate_series(1, %s) AS n
+CROSS JOIN (SELECT id FROM cb_tasks WHERE name = 'noop') AS task
+CROSS JOIN LATERAL (SELECT now() - interval '7 days' + n * interval '100 ms' AS moment) AS at
+"""
+_RUNS_FOR_TOMORROW = """
+INSERT INTO cb_task_runs (task_id, queue, input, run_at, visible_at, queued_at)
+SELECT task.id, 'default', '-1', now() + interval '1 day', now() + interval '1 day', now()
+FROM generate_series(1, %s) CROSS JOIN (SELECT id FROM cb_tasks WHERE name = 'noop') AS task
+"""
 _WORKER = ("manage.py", "catbird_worker")
 
-CATBIRD = Engine(name=OURS, module="on_catbird", unfinished=_LIVE_RUNS)
-RAW_LIMIT = Engine(name=RAW, module="raw_limit", unfinished=_LIVE_RUNS)
+CATBIRD = Engine(
+    name=OURS,
+    module="on_catbird",
+    unfinished=_LIVE_RUNS,
+    takes_documents=True,
+    hot_table="cb_task_runs",
+    finish=_FINISHED_RUNS,
+    postpone=_RUNS_FOR_TOMORROW,
+)
+RAW_LIMIT = Engine(name=RAW, module="raw_limit", unfinished=_LIVE_RUNS, takes_documents=True)
 PGQUEUER = Engine(
     name="pgqueuer",
     module="on_pgqueuer",
     packages=["pgqueuer[asyncpg]==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"],
-    unfinished="SELECT count(*) FROM pgqueuer",
+    unfinished="SELECT count(*) FROM pgqueuer WHERE execute_after < now() + interval '1 hour'",
+    takes_documents=True,
+    hot_table="pgqueuer",
+    postpone="""
+        INSERT INTO pgqueuer (priority, entrypoint, payload, status, execute_after)
+        SELECT 0, 'noop', '-1', 'queued', now() + interval '1 day' FROM generate_series(1, %s)
+    """,
 )
 PROCRASTINATE = Engine(
     name="procrastinate",
@@ -62,6 +103,14 @@ DJANGO_TASKS_DB = Engine(
     module="on_django_tasks",
     packages=["django==5.2.19", "django-tasks==0.12.0", "django-tasks-db==0.13.0", "psycopg[binary]==3.3.9"],
     unfinished="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status IN ('READY', 'RUNNING')",
+    slowness=40,
+)
+DJANGO_OX = Engine(
+    name="django-ox",
+    module="on_django_ox",
+    packages=["django==6.1.3", "django-ox==1.9.1", "psycopg[binary]==3.3.9"],
+    python=(3, 12),
+    unfinished="SELECT count(*) FROM django_ox_oxtask WHERE status IN ('READY', 'WAITING', 'RUNNING')",
     slowness=40,
 )
 DBOS = Engine(
@@ -104,6 +153,8 @@ CONTENDERS = [
     Contender(name="raw SQL limit, batch 100", engine=RAW_LIMIT, options={"batch": 100}),
     Contender(name="procrastinate", engine=PROCRASTINATE),
     Contender(name="django-tasks-db", engine=DJANGO_TASKS_DB),
+    Contender(name="django-ox, concurrency 1", engine=DJANGO_OX),
+    Contender(name="django-ox, concurrency 4", engine=DJANGO_OX, options={"concurrency": 4}, is_main=False),
     Contender(name="dbos", engine=DBOS),
     Contender(name="chancy", engine=CHANCY),
     Contender(name="celery + Redis (solo)", engine=CELERY),
