@@ -8,6 +8,7 @@ Commands:
                       --until-finished    stop by itself once the demo's work is finished
   test [pytest args]  run the tests, for example: python3 bootstrap.py test -x -k greet
   bench tasks         measure tasks next to other engines, on a PostgreSQL of its own; --help tells the options
+  bench profile       show where a worker's CPU time goes while it drains a queue
   check               run what guards the code: linter, formatter, types, layers, migrations, compose file, docs
   docs                build the documentation into docs/_build/html
 

@@ -1,12 +1,12 @@
-"""`python3 bootstrap.py bench tasks`, or `python -m benchmarks tasks` in the project's environment."""
+"""`python3 bootstrap.py bench tasks`, or `python -m benchmarks tasks` in the project's environment; `profile` alike."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks.tasks import command
+from benchmarks.tasks import command, profile
 
-BENCHMARKS = {"tasks": command.main}
+BENCHMARKS = {"tasks": command.main, "profile": profile.main}
 
 
 def main(arguments: list[str]) -> int:

@@ -15,8 +15,9 @@ class Engine:
     """A task engine and how to ask it whether it is done.
 
     `unfinished` is the SQL that counts what is not durably complete; None where PostgreSQL is not the one to ask.
-    `slowness` divides the number of jobs, so that a slow engine does not take the whole evening. `finish` and `postpone`
-    are the SQL that puts %s finished jobs, or jobs for tomorrow, beside the others; `hot_table` is the one claimed from.
+    `slowness` divides the number of jobs, so that a slow engine does not take the whole evening. `finish` and
+    `postpone` are the SQL that puts %s finished jobs, or jobs for tomorrow, beside the others. `hot_table` is the table
+    that is claimed from; only engines that have one are soaked.
     """
 
     name: str

@@ -50,19 +50,46 @@ class Postgres:
         """What the server says of the settings that matter, whoever started it."""
         return {name: str(self._value(f"SHOW {name}")) for name in SETTINGS}
 
-    def exists(self, database: str) -> bool:
-        return bool(self._value("SELECT count(*) FROM pg_database WHERE datname = %s", database))
-
     def create(self, database: str, *, template: str = "template1") -> None:
         """Make a database anew."""
         self.drop(database)
-        names = sql.Identifier(database), sql.Identifier(template)
+        # Copied as files: through the WAL, gigabytes would leave checkpoints behind for whoever is measured next.
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
         with self.connect() as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
+            connection.execute(statement.format(sql.Identifier(database), sql.Identifier(template)))
 
     def drop(self, database: str) -> None:
         with self.connect() as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
+
+    def note(self, database: str, text: str) -> None:
+        """Write a note on a database."""
+        statement = sql.SQL("COMMENT ON DATABASE {} IS {}")
+        with self.connect() as connection:
+            connection.execute(statement.format(sql.Identifier(database), sql.Literal(text)))
+
+    def note_on(self, database: str) -> str | None:
+        """The note on a database; None where there is none, or no such database."""
+        statement = "SELECT max(shobj_description(oid, 'pg_database')) FROM pg_database WHERE datname = %s"
+        note = self._value(statement, database)
+        return None if note is None else str(note)
+
+    def dead_share(self, database: str, table: str) -> float:
+        """Dead rows of a table per live one, as the server's statistics have it."""
+        statement = "SELECT n_dead_tup, n_live_tup FROM pg_stat_user_tables WHERE relname = %s"
+        with self.connect(database) as connection:
+            row = connection.execute(statement, (table,)).fetchone()
+        assert row is not None
+        return float(row[0] / max(1, row[1]))
+
+    @contextlib.contextmanager
+    def old_transaction(self, database: str) -> Iterator[None]:
+        """A transaction with a snapshot and an id of its own, open for as long as the block runs."""
+        with psycopg.connect(self.dsn(database)) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.execute("SELECT pg_current_xact_id()")
+            yield
+            connection.rollback()
 
     def log_statements_of(self, database: str) -> None:
         with self.connect() as connection:
@@ -76,7 +103,7 @@ class Postgres:
 
     def _value(self, statement: str, *parameters: object) -> object:
         with self.connect() as connection:
-            row = connection.execute(statement, parameters or None).fetchone()  # type: ignore[arg-type]
+            row = connection.execute(statement, parameters or None).fetchone()
         assert row is not None
         return row[0]
 

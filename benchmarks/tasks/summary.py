@@ -37,16 +37,40 @@ class Spread:
         return f"{_number(self.median)} ({_number(self.lowest)}–{_number(self.highest)})"  # noqa: RUF001
 
 
-# In the order of the table's columns; whether more is better.
-MEASURES = {
-    "drain, 1 process": True,
-    "drain, 2 processes": True,
-    "bulk enqueue": True,
-    "single enqueue": True,
-    "pick-up p50, ms": False,
-    "pick-up p99, ms": False,
-    "idle statements/s": False,
-}
+# The tables, each with its columns; whether more is better, or None where a ratio would say nothing.
+TABLES: list[dict[str, bool | None]] = [
+    {
+        "drain, 1 process": True,
+        "drain, 2 processes": True,
+        "bulk enqueue": True,
+        "single enqueue": True,
+        "pick-up p50, ms": False,
+        "pick-up p99, ms": False,
+        "idle statements/s": False,
+    },
+    {"bulk enqueue, 50 B": True, "bulk enqueue, 830 B": True},
+    {
+        "drain, nothing finished": True,
+        "drain, finished rows": True,
+        "drain, nothing for tomorrow": True,
+        "drain, jobs for tomorrow": True,
+    },
+    {
+        "soak, first slice": True,
+        "soak, slowest slice": True,
+        "soak, last slice": True,
+        "soak, dead share": None,
+        "soak, ran dry": None,
+    },
+    {"steady, no old transaction": True, "steady, old transaction": True},
+    {
+        "8 producers, no wake-ups": True,
+        "8 producers, wake-ups": True,
+        "8 producers alone, no wake-ups": True,
+        "8 producers alone, wake-ups": True,
+    },
+]
+MEASURES = {measure: more_is_better for columns in TABLES for measure, more_is_better in columns.items()}
 
 
 def spread_of(values: Iterable[float]) -> Spread:
@@ -77,7 +101,8 @@ def ratios(samples: Sequence[Sample]) -> dict[str, dict[str, str]]:
         f"{mine} ÷ {other}": {
             measure: f"{found[mine][measure].median / best[1]:.2f}× of {best[0]}"  # noqa: RUF001
             for measure, more_is_better in MEASURES.items()
-            if measure in found[mine]
+            if more_is_better is not None
+            and measure in found[mine]
             and (best := _best(found, [n for n in found if engine_of[n] == other], measure, more_is_better)) is not None
             and best[1] > 0
         }
@@ -88,15 +113,22 @@ def ratios(samples: Sequence[Sample]) -> dict[str, dict[str, str]]:
 
 def table(samples: Sequence[Sample]) -> str:
     """Every contender's medians, as Markdown, and our ratios below."""
-    head = ["contender", *MEASURES]
-    rows = [
-        [name, *(str(found[measure]) if measure in found else "–" for measure in MEASURES)]  # noqa: RUF001
-        for name, found in spreads(samples).items()
-    ]
-    lines = [_row(head), _row(["---"] * len(head)), *map(_row, rows), ""]
+    found = spreads(samples)
+    lines = [line for columns in TABLES for line in _lines_of(list(columns), found)]
     for pair, by_measure in ratios(samples).items():
         lines += [f"{pair}:", *(f"    {measure}: {ratio}" for measure, ratio in by_measure.items())]
     return "\n".join(lines)
+
+
+def _lines_of(columns: Sequence[str], found: dict[str, dict[str, Spread]]) -> list[str]:
+    """One table, with a row for each contender of which anything in it was measured; nothing without a row."""
+    rows = [
+        [name, *(str(measured[column]) if column in measured else "–" for column in columns)]  # noqa: RUF001
+        for name, measured in found.items()
+        if any(column in measured for column in columns)
+    ]
+    head = ["contender", *columns]
+    return [row(head), row(["---"] * len(head)), *map(row, rows), ""] if rows else []
 
 
 def as_json(samples: Sequence[Sample]) -> dict[str, Any]:
@@ -119,7 +151,8 @@ def _best(
     return (max if more_is_better else min)(medians, key=lambda item: item[1])
 
 
-def _row(cells: Sequence[str]) -> str:
+def row(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 

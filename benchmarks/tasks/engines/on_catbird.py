@@ -21,6 +21,12 @@ def worker() -> None:
     raise SystemExit("the worker is `manage.py catbird_worker`")
 
 
+def keep_document() -> Any:
+    from benchmarks.tasks.engines.catbird_site import tasks
+
+    return tasks.keep_document
+
+
 def noop() -> Any:
     from benchmarks.tasks.engines.catbird_site import tasks
 
@@ -39,7 +45,7 @@ def enqueuer() -> Iterator[Enqueue]:
         for size in batches(count):
             task.run_many([input_of(UNNUMBERED)] * size)
 
-    yield Enqueue(lambda number: task.run(input_of(number)), many)
+    yield Enqueue(lambda number: task.run(input_of(number)), many, keep_document().run_many)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batch
 from benchmarks.tasks.engines.django_site import configure, migrate
 from benchmarks.tasks.engines.probe import hit
 
-configure(
-    apps=["django_tasks", "django_tasks_db"], tasks={"BACKEND": "django_tasks_db.DatabaseBackend", "QUEUES": []}
-)
+configure(apps=["django_tasks", "django_tasks_db"], tasks={"BACKEND": "django_tasks_db.DatabaseBackend", "QUEUES": []})
 
 from django_tasks import task  # noqa: E402 - it reads the settings
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import uvloop
@@ -45,7 +47,11 @@ async def enqueuer() -> AsyncIterator[Enqueue]:
         for size in batches(count):
             await queries.enqueue(["noop"] * size, [b"-1"] * size, [0] * size)
 
-    yield Enqueue(one, many)
+    async def documents(batch: list[dict[str, Any]]) -> None:
+        payloads = [json.dumps(document).encode() for document in batch]
+        await queries.enqueue(["noop"] * len(batch), payloads, [0] * len(batch))
+
+    yield Enqueue(one, many, documents)
     await connection.close()
 
 

@@ -5,9 +5,11 @@ Ids go back as the text they came as, so that Python does next to nothing. Enque
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 
@@ -56,7 +58,12 @@ def enqueuer() -> Iterator[Enqueue]:
                     for _ in range(size):
                         copy.write_row((1, "default", "-1", "now"))
 
-        yield Enqueue(one, many)
+        def documents(batch: list[dict[str, Any]]) -> None:
+            with connection.cursor().copy(COPY) as copy:
+                for document in batch:
+                    copy.write_row((1, "default", json.dumps(document), "now"))
+
+        yield Enqueue(one, many, documents)
 
 
 if __name__ == "__main__":

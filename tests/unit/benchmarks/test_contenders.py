@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.tasks.bench import CHECKOUT
 from benchmarks.tasks.contenders import CONTENDERS, chosen
-from benchmarks.tasks.measures import CHECKOUT
 
 
 def test_every_engine_has_its_adapter():

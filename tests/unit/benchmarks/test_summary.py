@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.tasks.summary import Sample, ratios, spread_of, table
-
-
-def sample(contender: str, engine: str, value: float, *, measure: str = "drain, 1 process") -> Sample:
-    return Sample(round=1, contender=contender, engine=engine, measure=measure, value=value, load=0.0)
+from benchmarks.tasks.summary import as_json, ratios, spread_of, table
+from tests.unit.benchmarks.samples import sample
 
 
 def test_a_spread_is_the_median_between_the_extremes():
@@ -37,3 +34,29 @@ def test_what_was_not_measured_is_a_dash_and_not_a_number():
     text = table([sample("ours", "ours", 30.0)])
 
     assert "| ours | 30.00 | – |" in text  # noqa: RUF001
+
+
+def test_a_table_of_which_nothing_was_measured_is_left_out():
+    text = table([sample("ours", "ours", 30.0, measure="soak, first slice")])
+
+    assert "soak, last slice" in text
+    assert "pick-up p50, ms" not in text
+
+
+def test_a_contender_has_no_row_in_a_table_it_was_not_measured_for():
+    text = table([sample("ours", "ours", 3.0), sample("peer", "peer", 2.0, measure="soak, first slice")])
+
+    assert text.count("| peer |") == 1
+
+
+def test_a_share_of_dead_rows_is_not_compared_with_a_peer():
+    measure = "soak, dead share"
+    samples = [sample("ours", "ours", 0.1, measure=measure), sample("peer", "peer", 0.2, measure=measure)]
+
+    assert ratios(samples)["ours ÷ peer"] == {}
+
+
+def test_what_no_table_shows_is_kept_for_whoever_looks_closer():
+    kept = as_json([sample("ours", "ours", 9.0, measure="soak, slice 4 of 10")])
+
+    assert [each["measure"] for each in kept["samples"]] == ["soak, slice 4 of 10"]

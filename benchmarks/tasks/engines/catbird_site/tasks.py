@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.tasks.engines.probe import hit
 from catbird_django import task
@@ -30,3 +31,9 @@ def typed_noop(input: Numbered) -> Numbered:
     """Run on a thread, with a dataclass in and out."""
     hit(input.number)
     return input
+
+
+@task
+def keep_document(input: dict[str, Any]) -> None:
+    """Only enqueued, never run."""
+    del input
