@@ -37,9 +37,11 @@ class Function:
     Every argument is passed by name, so that SQL may gain parameters with defaults while old workers still call it.
     """
 
-    def __init__(self, name: str, **argument_types: str) -> None:
+    def __init__(self, name: str, *, answering: str = "*", **argument_types: str) -> None:
         self.name = name
         self.argument_types = argument_types
+        self._answering = answering
+        """What to select of its answer."""
         self._statements: dict[tuple[str, ...], str] = {}
 
     def rows(self, using: str, **arguments: Any) -> list[tuple[Any, ...]]:
@@ -50,23 +52,13 @@ class Function:
         keys = tuple(arguments)
         statement = self._statements.get(keys)
         if statement is None:
-            statement = self._statements[keys] = f"SELECT * FROM {self._call(keys)}"  # noqa: S608 - literals of ours
+            # Names and types are literals of ours.
+            statement = self._statements[keys] = f"SELECT {self._answering} FROM {self._call(keys)}"  # noqa: S608
         return _retry_conflicts(using, lambda: _execute(using, statement, arguments))
 
     def _call(self, keys: Iterable[str]) -> str:
         arguments = ", ".join(f"p_{key} => {_placeholder(key, self.argument_types[key])}" for key in keys)
         return f"{self.name}({arguments})"
-
-    def exceptions(self, using: str, *, but: str, **arguments: Any) -> list[tuple[int, str]]:
-        """Call a function that answers (run id, verdict) for each input; return only the verdicts other than `but`.
-
-        Each comes with the place of its input, counted from 1. Of hundreds of inputs there is nearly always none.
-        """
-        statement = (
-            f"SELECT place, verdict FROM {self._call(arguments)} WITH ORDINALITY AS answer (run_id, verdict, place)"  # noqa: S608
-            f" WHERE verdict <> '{but}'"
-        )
-        return _retry_conflicts(using, lambda: _execute(using, statement, arguments))
 
     def value(self, using: str, **arguments: Any) -> Any:
         """Call the function and return the one value it answers."""

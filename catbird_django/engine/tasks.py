@@ -33,8 +33,12 @@ RUN = Function(
     tags="text[]",
 )
 FIND_LANES = Function("cb_find_task_lanes", task_ids="bigint[]", queues="text[]")
+# A token as text: the driver makes it in no time, unlike a UUID.
+_CLAIMED = """run_id, delivery_token::text, queue, task_id, priority, input, headers, delivery_count, failure_count,
+    lost_count"""
 CLAIM = Function(
     "cb_claim_tasks",
+    answering=_CLAIMED,
     worker_id="bigint",
     lease="interval",
     queues="text[]",
@@ -46,13 +50,16 @@ CLAIM = Function(
 )
 CLAIM_SUSPECT = Function(
     "cb_claim_suspect_tasks",
+    answering=_CLAIMED,
     worker_id="bigint",
     lease="interval",
     task_ids="bigint[]",
     queues="text[]",
     all_events="boolean",
 )
-COMPLETE = Function("cb_complete_tasks", **_SETTLE, outputs="jsonb[]", notify="boolean", all_events="boolean")
+COMPLETE = Function(
+    "cb_complete_tasks", **_SETTLE, outputs="jsonb[]", notify="boolean", all_events="boolean", brief="boolean"
+)
 FAIL = Function("cb_fail_tasks", **_SETTLE, errors="jsonb[]", retry_delays="interval[]", notify="boolean")
 RELEASE = Function("cb_release_tasks", **_SETTLE, delays="interval[]", notify="boolean")
 EXTEND = Function("cb_extend_tasks", **_SETTLE, lease="interval")
@@ -250,7 +257,7 @@ def _claims(rows: Sequence[tuple[Any, ...]]) -> list[TaskClaim]:
     """The claims of one call, which all have the same token. By `_make`: calling the class takes twice as long."""
     if not rows:
         return []
-    token = str(rows[0][1])
+    token = rows[0][1]
     return [TaskClaim._make((row[0], Delivery._make((row[0], token)), *row[2:])) for row in rows]
 
 
@@ -258,19 +265,16 @@ def complete_tasks(
     completions: Sequence[tuple[Delivery, JsonText]], *, notify: bool, all_events: bool = False, using: str
 ) -> list[SettleVerdict]:
     """Complete these runs with their outputs; say of each, in order, whether it was still ours."""
-    exceptions = COMPLETE.exceptions(
+    rows = COMPLETE.rows(
         using,
-        but="completed",
         run_ids=[delivery[0] for delivery, _ in completions],
         delivery_tokens=[delivery[1] for delivery, _ in completions],
         outputs=[output for _, output in completions],
         notify=notify,
         all_events=all_events,
+        brief=True,
     )
-    verdicts = [SettleVerdict.COMPLETED] * len(completions)
-    for place, verdict in exceptions:
-        verdicts[place - 1] = _VERDICTS[verdict]
-    return verdicts
+    return _verdicts(rows) if rows else [SettleVerdict.COMPLETED] * len(completions)
 
 
 def fail_tasks(

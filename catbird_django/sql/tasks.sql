@@ -166,7 +166,8 @@ $$;
 CREATE OR REPLACE FUNCTION cb_find_task_lanes(p_task_ids bigint[], p_queues text[] DEFAULT NULL)
 RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint, is_suspect boolean)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE lane AS (
@@ -223,7 +224,8 @@ $$;
 -- that have lost their worker twice are left out: they are claimed alone (T7a).
 --
 -- The comparisons are of rows because `=` on three columns with ORDER BY id lets the planner walk the primary key and
--- filter; this way only the claim index gives the order. The settings pin that plan, on an empty table too.
+-- filter; this way only the claim index gives the order. The settings pin that plan, on an empty table too, and have it
+-- made once per session instead of once per call.
 CREATE OR REPLACE FUNCTION cb_claim_tasks(
     p_worker_id bigint,
     p_lease interval,
@@ -248,7 +250,8 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_sort = off AS $$
+SET enable_sort = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_token uuid := gen_random_uuid();
 BEGIN
@@ -357,18 +360,21 @@ END;
 $$;
 
 -- Complete claimed runs with their outputs: 'completed', 'canceled' (it was being canceled) or 'stale' for each. p_notify
--- tells waiting callers and open pages, once for the whole batch. Locks: the runs, in the order given (send them sorted by
+-- tells waiting callers and open pages, once for the whole batch. With p_brief there is no answer at all when each of them
+-- was completed, which is nearly always. Locks: the runs, in the order given (send them sorted by
 -- id).
 CREATE OR REPLACE FUNCTION cb_complete_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
     p_outputs jsonb[],
     p_notify boolean DEFAULT false,
-    p_all_events boolean DEFAULT false
+    p_all_events boolean DEFAULT false,
+    p_brief boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];     -- of the claims that were ours: the same run may be reported under two tokens
 BEGIN
@@ -394,6 +400,9 @@ BEGIN
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM _cb_tell_finished_tasks(p_run_ids);
     END IF;
+    IF p_brief AND cardinality(v_places) = cardinality(p_run_ids) THEN
+        RETURN;
+    END IF;
     RETURN QUERY SELECT * FROM _cb_verdicts(p_run_ids, p_delivery_tokens, v_places, 'completed');
 END;
 $$;
@@ -410,7 +419,8 @@ CREATE OR REPLACE FUNCTION cb_fail_tasks(
 )
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];
     v_verdicts text[];
@@ -500,7 +510,8 @@ CREATE OR REPLACE FUNCTION cb_release_tasks(
 )
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];
     v_queues text[];
@@ -541,7 +552,8 @@ $$;
 CREATE OR REPLACE FUNCTION cb_extend_tasks(p_run_ids bigint[], p_delivery_tokens uuid[], p_lease interval)
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];
     v_verdicts text[];

@@ -117,7 +117,7 @@ class Executor:
 
     def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
         self._refuse_canceled(claim)
-        arguments = handler.arguments(claim, self._reporter_for(claim))
+        arguments = handler.arguments(claim, self._reporter_for)
         reach("before-handler")
         return arguments
 

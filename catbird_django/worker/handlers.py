@@ -42,13 +42,13 @@ class TaskHandler:
         """Whether it runs on the worker's event loop; otherwise one of the worker's threads is busy with it."""
         return self.is_async and not self.is_isolated
 
-    def arguments(self, claim: TaskClaim, reporter: Reporter) -> list[Any]:
+    def arguments(self, claim: TaskClaim, reporter_for: Callable[[TaskClaim], Reporter]) -> list[Any]:
         """The arguments for a claim; raise PayloadError when its input does not fit the type (any more)."""
         arguments: list[Any] = []
         if self.takes_input:
             arguments.append(self.input_codec.decode(claim.input, name="input"))
         if self.takes_context:
-            arguments.append(self._context(claim, reporter))
+            arguments.append(self._context(claim, reporter_for(claim)))
         return arguments
 
     def _context(self, claim: TaskClaim, reporter: Reporter) -> TaskContext:
