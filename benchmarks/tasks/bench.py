@@ -89,12 +89,13 @@ class Bench:
     @contextlib.contextmanager
     def workers(
         self, probes: Path, database: str, count: int, *arguments: str, settings: dict[str, str] = NOTHING
-    ) -> Iterator[None]:
+    ) -> Iterator[list[subprocess.Popen[bytes]]]:
         """So many worker processes, stopped afterwards; `settings` are added to their environment."""
         worker = self.contender.worker
         command = [str(self.python), *worker, *arguments] if worker else self._command(["worker", *arguments])
-        with self._processes([command] * count, self._environment(probes, database) | settings, probes, "worker"):
-            yield
+        environment = self._environment(probes, database) | settings
+        with self._processes([command] * count, environment, probes, "worker") as processes:
+            yield processes
 
     @contextlib.contextmanager
     def callers(

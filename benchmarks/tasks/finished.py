@@ -17,7 +17,7 @@ def database_with_finished(bench: Bench, rows: int) -> str:
     wanted = f"{rows} finished, {_fingerprint()}"
     # The note is written last, so what was interrupted has none.
     if bench.postgres.note_on(database) != wanted:
-        bench.say(f"seeding {rows:,} finished jobs, once for all runs".replace(",", " "))
+        bench.say(f"seeding {rows} finished jobs, once for all runs")
         _seed(bench, database, rows)
         bench.postgres.note(database, wanted)
     return database

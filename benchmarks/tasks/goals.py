@@ -52,6 +52,7 @@ GOALS = [
     Goal(id="G8", measure="pick-up p99, ms", at_most=20),
     Goal(id="G8", measure="pick-up p50, ms", over="pgqueuer", at_most=1.5),
     Goal(id="G9", measure="idle statements/s", at_most=0.5),
+    Goal(id="G9", measure="idle CPU, %", at_most=1),
     Goal(id="G10", measure="drain, finished rows", over_measure="drain, nothing finished", at_least=0.9),
     Goal(id="G11", measure="soak, last slice", over_measure="soak, first slice", at_least=0.9),
     Goal(id="G11", measure="soak, dead share", at_most=0.2),

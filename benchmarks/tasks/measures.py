@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -70,16 +71,20 @@ def pickup(bench: Bench, count: int) -> Numbers:
     return {"pick-up p50, ms": quantile(waits, 0.5), "pick-up p99, ms": quantile(waits, 0.99)}
 
 
-def idle(bench: Bench, seconds: float) -> float:
-    """Statements per second that a worker with nothing to do sends."""
+def idle(bench: Bench, seconds: float) -> Numbers:
+    """Statements per second that a worker with nothing to do sends, and its share of a core."""
     with bench.fresh_database() as database, bench.probes() as probes:
         bench.postgres.log_statements_of(database)
-        with bench.workers(probes, database, 1):
+        with bench.workers(probes, database, 1) as [worker]:
             time.sleep(SETTLE_IN + 2)
-            beginning = bench.postgres.log.stat().st_size
+            beginning, used = bench.postgres.log.stat().st_size, cpu_seconds(worker.pid)
             time.sleep(seconds)
-            logged = read_from(bench.postgres.log, beginning)
-    return (logged.count(b"LOG:  statement:") + logged.count(b"LOG:  execute ")) / seconds
+            logged, used_then = read_from(bench.postgres.log, beginning), cpu_seconds(worker.pid)
+    statements = logged.count(b"LOG:  statement:") + logged.count(b"LOG:  execute ")
+    found = {"idle statements/s": statements / seconds}
+    if used is None or used_then is None:
+        return found
+    return found | {"idle CPU, %": 100 * (used_then - used) / seconds}
 
 
 def _seconds_until_drained(bench: Bench, probes: Path, jobs: int, connection: psycopg.Connection) -> float:
@@ -104,6 +109,16 @@ def _wait_for_handlers(probes: Path, jobs: int, deadline: float) -> Hits:
             raise MeasureFailed(f"{hits.calls} of {jobs} jobs were run within {DRAIN_WITHIN:.0f} s: {said}")
         time.sleep(GLANCE)
     return hits
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """The CPU time that a process has used so far; None where there is no /proc to say so."""
+    try:
+        # The name, in brackets, may have spaces in it: user and system time are the 12th and 13th after it.
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def quantile(ordered: list[float], share: float) -> float:

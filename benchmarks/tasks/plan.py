@@ -60,7 +60,7 @@ def _pickup(bench: Bench, sizes: Sizes) -> Iterator[Step]:
 
 def _idle(bench: Bench, sizes: Sizes) -> Iterator[Step]:
     if not _is_raw(bench) and not bench.contender.engine.needs_redis:
-        yield _one("idle statements/s", lambda: measures.idle(bench, sizes.idle_seconds))
+        yield Step("idle", lambda: measures.idle(bench, sizes.idle_seconds))
 
 
 def _finished(bench: Bench, sizes: Sizes) -> Iterator[Step]:

@@ -47,6 +47,7 @@ TABLES: list[dict[str, bool | None]] = [
         "pick-up p50, ms": False,
         "pick-up p99, ms": False,
         "idle statements/s": False,
+        "idle CPU, %": False,
     },
     {"bulk enqueue, 50 B": True, "bulk enqueue, 830 B": True},
     {

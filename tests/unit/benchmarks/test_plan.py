@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from benchmarks.tasks.command import parse, sizes_of
 from benchmarks.tasks.contenders import CONTENDERS, Contender, Engine
 from benchmarks.tasks.engines.documents import document
 from benchmarks.tasks.environments import CannotInstall, interpreter_for
+from benchmarks.tasks.measures import cpu_seconds
 from benchmarks.tasks.plan import DOCUMENT_SIZES, steps_of
 from benchmarks.tasks.producers import rate_of, without_notify
 from benchmarks.tasks.sizes import GOALS_ARE_ABOUT, QUICK, remarks
@@ -48,7 +50,7 @@ def test_every_other_round_takes_a_pair_the_other_way_round():
 
 @pytest.mark.parametrize("each", CONTENDERS, ids=lambda each: each.name)
 def test_every_step_gives_a_measure_that_a_table_shows(each: Contender):
-    unknown = [name for name in names(each, ["drain", "idle", *PAIRS]) if name not in MEASURES]
+    unknown = [name for name in names(each, ["drain", *PAIRS]) if name not in MEASURES]
 
     assert unknown == []
 
@@ -113,6 +115,20 @@ def test_wake_ups_are_switched_off_beside_what_else_is_set():
 def test_a_peer_for_which_every_python_is_too_old_is_not_measured():
     with pytest.raises(CannotInstall, match=r"needs Python 3\.99"):
         interpreter_for(Engine(name="peer", module="peer", packages=["peer==1"], python=(3, 99)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc here")
+def test_the_cpu_time_of_a_process_is_what_it_says_itself():
+    before = sum(os.times()[:2])
+
+    seen = cpu_seconds(os.getpid())
+
+    assert seen is not None
+    assert before - 0.02 <= seen <= sum(os.times()[:2]) + 0.02  # both count in hundredths
+
+
+def test_a_process_that_is_gone_has_no_cpu_time():
+    assert cpu_seconds(2**22 + 1) is None  # no such id can be given out
 
 
 def test_an_adapter_that_does_not_answer_fails_with_its_last_words():
