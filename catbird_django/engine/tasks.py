@@ -123,6 +123,10 @@ class LaneHead(NamedTuple):
     priority: int
     head_id: int
     is_suspect: bool = False
+    breaker: str | None = None
+    """'open' or 'half_open' when the task's circuit breaker is (T9)."""
+    rests_for: timedelta | None = None
+    """How long the breaker keeps everything back, as far as we know; None when it does not."""
 
     @property
     def lane(self) -> Lane:

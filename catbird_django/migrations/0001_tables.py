@@ -131,7 +131,8 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('failure_count', models.IntegerField(db_default=0, verbose_name='failures in a row')),
                 ('open_until', models.DateTimeField(help_text='Nothing is claimed before; empty means that it is closed.', null=True, verbose_name='open until')),
-                ('trial_until', models.DateTimeField(help_text='A worker tries one run; if it is not heard of, another may.', null=True, verbose_name='trial until')),
+                ('trial_run_id', models.BigIntegerField(help_text='The run that is tried once the rest is over; while it runs, no other is.', null=True, verbose_name='trial')),
+                ('trial_token', models.UUIDField(null=True, verbose_name='delivery token of the trial')),
                 ('task', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='breaker', to='catbird.task', verbose_name='task')),
             ],
             options={

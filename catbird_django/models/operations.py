@@ -38,9 +38,10 @@ class Breaker(models.Model):
     open_until = models.DateTimeField(
         _("open until"), null=True, help_text=_("Nothing is claimed before; empty means that it is closed.")
     )
-    trial_until = models.DateTimeField(
-        _("trial until"), null=True, help_text=_("A worker tries one run; if it is not heard of, another may.")
+    trial_run_id = models.BigIntegerField(
+        _("trial"), null=True, help_text=_("The run that is tried once the rest is over; while it runs, no other is.")
     )
+    trial_token = models.UUIDField(_("delivery token of the trial"), null=True)
 
     class Meta:
         db_table = "cb_breakers"

@@ -6,7 +6,7 @@ import enum
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -49,6 +49,7 @@ class Calls:
     announce_sleep: Callable[[], bool]
     find_writers: Callable[[], Writers]
     hand_over: Callable[[Sequence[TaskClaim]], None]
+    put_off: Callable[[Collection[int]], None]
     has_settled_enough: Callable[[], bool]
     is_listening: Callable[[], bool]
     is_idle: Callable[[], bool]
@@ -130,6 +131,11 @@ class ClaimLoop:
         self._stopping = True
         self._bell.ring()
 
+    def look_anew(self) -> None:
+        """Forget what we know of the lanes: it may not be true any more."""
+        self._must_find = True
+        self._bell.ring()
+
     def stop(self) -> None:
         """Claim nothing more; wait until a claim that is under way has been handed over, a few seconds at most."""
         self.claim_no_more()
@@ -188,6 +194,8 @@ class ClaimLoop:
             return False
         self._must_find = False  # before the call: whoever notifies us during it may not be seen by it
         self._lanes.found(self._calls.find_lanes())
+        if self._lanes.resting:
+            self._calls.put_off(self._lanes.resting)
         return True
 
     def _held_back(self, *, is_fresh: bool) -> Look:
@@ -243,6 +251,11 @@ class ClaimLoop:
 
     def _pause(self) -> float:
         """How long until the next look, if nobody wakes us."""
+        rest = self._lanes.rests_for
+        pause = self._usual_pause()
+        return pause if rest is None else min(pause, max(rest.total_seconds(), SHORTEST_PAUSE))
+
+    def _usual_pause(self) -> float:
         if not (self._calls.is_listening() and self._has_announced):
             return self._poll_interval
         if self._unaware:

@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest, TaskClaim
 from catbird_django.worker.capacity import Capacities, Capacity
@@ -33,6 +34,10 @@ class Lanes:
     def __init__(self) -> None:
         self._known: dict[Lane, KnownLane] = {}
         self._suspects: set[int] = set()
+        self.resting: frozenset[int] = frozenset()
+        """The tasks whose circuit breaker is open (T9)."""
+        self.rests_for: timedelta | None = None
+        """How long until the next of the tasks that are kept back by their breaker may be tried; None without any."""
         self._found_at = float("-inf")
 
     def __bool__(self) -> bool:
@@ -44,8 +49,11 @@ class Lanes:
 
     def found(self, heads: Sequence[LaneHead]) -> None:
         """Take over what a look at the whole index found; every mark begins anew."""
-        self._known = {head.lane: KnownLane(head.lane, head.head_id) for head in heads if not head.is_suspect}
-        self._suspects = {head.task_id for head in heads if head.is_suspect}
+        due = [head for head in heads if head.rests_for is None]
+        self._known = {head.lane: KnownLane(head.lane, head.head_id) for head in due if not head.is_suspect}
+        self._suspects = {head.task_id for head in due if head.is_suspect}
+        self.resting = frozenset(head.task_id for head in heads if head.breaker == "open")
+        self.rests_for = min((head.rests_for for head in heads if head.rests_for is not None), default=None)
         self._found_at = time.monotonic()
 
     def suspects(self, capacities: Capacities) -> list[int]:

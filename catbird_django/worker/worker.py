@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from catbird_django.worker.handlers import build_handlers, runnable_tasks
 from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.orders import Order, Orders
-from catbird_django.worker.outcome import Outcome
+from catbird_django.worker.outcome import Failed, Outcome, Released
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.recycling import Limits
 from catbird_django.worker.reports import ClaimReporter, Reports
@@ -110,6 +110,7 @@ class Worker:
             all_events=settings.events == "all",
             settled=self._settled,
             send_words_of=self._reports.send_words_of,
+            failed=self._failed,
         )
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
@@ -180,6 +181,7 @@ class Worker:
             announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
             find_writers=partial(workers.find_writers, using=self._using),
             hand_over=self._hand_over,
+            put_off=self._put_off,
             has_settled_enough=self._has_settled_enough,
             is_listening=lambda: self._wakeups.is_listening(),
             is_idle=self._is_idle,
@@ -287,6 +289,22 @@ class Worker:
                 self._capacities[share[0].task_id].take([claim.task_id for claim in share])
                 runner.submit(share)
         self._has_claimed_all = self._options.once
+
+    def _put_off(self, task_ids: Collection[int]) -> None:
+        """Give back what has not begun of tasks whose circuit breaker is open: it would fail like the others (T9)."""
+        for runner in (self._threads, self._event_loop):
+            waiting = runner.take_back()
+            if rest := [claim for claim in waiting if claim.task_id not in task_ids]:
+                runner.submit(rest)
+            for claim in waiting:
+                if claim.task_id in task_ids:
+                    self._capacities[claim.task_id].give_back(claim.task_id, finished=False)
+                    self._settlement.add(Released(claim))
+
+    def _failed(self, failures: Sequence[Failed]) -> None:
+        """What has failed may have opened a circuit breaker."""
+        if any(self._handlers[failed.claim.task_id].options.breaker is not None for failed in failures):
+            self._claim_loop.look_anew()
 
     def _finish(self, outcome: Outcome) -> None:
         """Take the outcome of a claim from whoever ran it."""

@@ -170,7 +170,7 @@ def test_grants_name_every_function_and_table_and_nothing_else() -> None:
     assert listed("_cb_tables") == {model._meta.db_table for model in apps.get_app_config("catbird").get_models()}
 
 
-PAYLOAD = {"input", "output", "error", "headers", "input_schema", "output_schema", "delivery_token"}
+PAYLOAD = {"input", "output", "error", "headers", "input_schema", "output_schema", "delivery_token", "trial_token"}
 PAYLOAD |= {"progress", "details", "message", "tag"}
 PAYLOAD |= {"debounce_key", "concurrency_key", "idempotency_key", "cancel_reason", "canceled_by"}  # may name people
 

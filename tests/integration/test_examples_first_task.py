@@ -160,3 +160,16 @@ def test_a_charge_is_put_off_tried_again_or_given_up(example: Any, work_until_id
     assert (runs[unknown.id].status, runs[unknown.id].error["type"]) == ("failed", "CardUnknown")
     assert (runs[odd.id].status, runs[odd.id].failure_count) == ("queued", 1)
     assert fine.wait(timeout=10) == "order 5 charged at attempt 1"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_parcels_wait_while_the_carrier_is_down(example: Any, work_until_idle: Any, monkeypatch: pytest.MonkeyPatch):
+    tasks, carrier = example("shop.tasks"), example("shop.carrier")
+    monkeypatch.setattr(carrier, "is_down", True)
+    tasks.book_parcel.run_many(range(200))
+
+    work_until_idle()
+
+    failures = sum(TaskRun.objects.values_list("failure_count", flat=True))
+    assert 5 <= failures < 150
+    assert TaskRun.objects.queued().count() == 200

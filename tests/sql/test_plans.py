@@ -40,7 +40,7 @@ HOT = [
     Hot("_cb_take_back_lost_tasks", "WITH lost", "cb_task_runs_leased"),
     Hot("_cb_end_overdue_canceling_tasks", "WITH ended", "cb_task_runs_canceling"),
 ]
-VARIABLES = {"v_token": "uuid", "v_canceled": "bigint[]"}
+VARIABLES = {"v_token": "uuid", "v_canceled": "bigint[]", "v_limits": "integer[]", "v_task_ids": "bigint[]"}
 
 
 def plan_of(hot: Hot) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 from catbird_django import Retry, Snooze, TaskContext, task
+from shop import carrier
 from shop.bank import BankClosed, BankRefused, CardUnknown, charge_card
 
 
@@ -13,3 +14,9 @@ def charge(input: int, ctx: TaskContext) -> str:
         raise Snooze(closed.opens_in) from closed
     except BankRefused as refused:
         raise Retry("the bank asks for patience", after=timedelta(minutes=5)) from refused
+
+
+@task(breaker=(5, 60), max_retries=3)
+def book_parcel(input: int) -> str:
+    """Tell the carrier that a parcel is waiting."""
+    return carrier.book(order_id=input)

@@ -56,15 +56,16 @@ CREATE OR REPLACE FUNCTION _cb_worker_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     SELECT '
-        _cb_check_keys, _cb_check_run_options, _cb_check_tags, _cb_compare_order,
-        _cb_complete_canceling_tasks, _cb_condition_error, _cb_contains, _cb_decide_inputs, _cb_different_verdicts,
-        _cb_doctor_checks, _cb_doctor_database, _cb_doctor_history, _cb_doctor_keys, _cb_doctor_orphans,
-        _cb_doctor_runs, _cb_doctor_waiting, _cb_doctor_workers, _cb_end_canceling_tasks,
-        _cb_end_overdue_canceling_tasks, _cb_error_in_short, _cb_evaluate_condition, _cb_expire_tasks, _cb_find_value,
-        _cb_lost_error, _cb_make_tasks_due, _cb_may_finish, _cb_note_claims, _cb_note_failures, _cb_note_task_events,
+        _cb_begin_trials, _cb_check_keys, _cb_check_run_options, _cb_check_tags, _cb_compare_order,
+        _cb_complete_canceling_tasks, _cb_condition_error, _cb_contains, _cb_count_failures, _cb_count_successes,
+        _cb_decide_inputs, _cb_different_verdicts, _cb_doctor_checks, _cb_doctor_database, _cb_doctor_history,
+        _cb_doctor_keys, _cb_doctor_orphans, _cb_doctor_runs, _cb_doctor_waiting, _cb_doctor_workers,
+        _cb_end_canceling_tasks, _cb_end_overdue_canceling_tasks, _cb_error_in_short, _cb_evaluate_condition,
+        _cb_expire_tasks, _cb_find_value, _cb_limit_to_breakers, _cb_lock_breakers, _cb_lost_error,
+        _cb_make_tasks_due, _cb_may_finish, _cb_note_claims, _cb_note_failures, _cb_note_task_events,
         _cb_notify_sleepers, _cb_now, _cb_run_debounced_tasks, _cb_run_keyed_tasks, _cb_run_on_fail,
         _cb_run_special_tasks, _cb_tag_tasks, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_tasks,
-        _cb_test_field, _cb_verdicts, cb_announce_sleep, cb_cancel_claimed_tasks, cb_cancel_tasks,
+        _cb_test_field, _cb_trial_until, _cb_verdicts, cb_announce_sleep, cb_cancel_claimed_tasks, cb_cancel_tasks,
         cb_claim_suspect_tasks, cb_claim_tasks, cb_complete_tasks, cb_count_abandoned, cb_doctor, cb_drain_worker,
         cb_extend_tasks, cb_fail_tasks, cb_find_task_lanes, cb_log_tasks, cb_prune_tasks, cb_read_task_runs,
         cb_register_tasks, cb_register_worker, cb_release_tasks, cb_renew_worker, cb_report_tasks, cb_retry_tasks,
@@ -93,7 +94,7 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
             ('cb_workers', 'id, boot_id, host, pid, version, queues, handlers, slots, started_at, seen_at, stopped_at,
                 draining_since, is_listening, abandoned_count, sleeping_since'),
             ('cb_leases', 'id, name, worker_id, held_until'),
-            ('cb_breakers', 'id, task_id, failure_count, open_until, trial_until'),
+            ('cb_breakers', 'id, task_id, failure_count, open_until, trial_run_id'),
             ('cb_run_logs', 'id, at, run_kind, run_id, attempt, level'),
             ('cb_run_tags', 'id, run_kind, run_id'),
             ('cb_events', 'id, at, run_kind, run_id, event, from_status, to_status, actor')

@@ -16,3 +16,10 @@ ALTER TABLE cb_workers SET (
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 200
 );
+
+-- A row for each task that fails now and then, written with each failure and read by every claim.
+ALTER TABLE cb_breakers SET (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 200
+);

@@ -44,6 +44,11 @@ BEGIN
         registered_at = excluded.registered_at
     WHERE task.fingerprint <> excluded.fingerprint;
 
+    -- A task that has no circuit breaker any more must not be kept back by what is left of it.
+    DELETE FROM cb_breakers AS breaker
+    USING jsonb_populate_recordset(NULL::cb_tasks, p_tasks) AS given, cb_tasks AS task
+    WHERE task.name = given.name AND breaker.task_id = task.id AND NOT task.options ? 'breaker';
+
     -- A statement of its own: it must see what another process committed while the insert waited for it.
     RETURN QUERY
     SELECT task.id
@@ -162,9 +167,10 @@ $$;
 
 -- The lanes that have due runs: each (queue, task, priority) once, with its oldest run, found by skipping from one to
 -- the next in the claim index. Only lanes of these tasks, and of these queues unless p_queues is NULL. Runs that are
--- suspect, which only cb_claim_suspect_tasks gives out, have lanes of their own.
+-- suspect, which only cb_claim_suspect_tasks gives out, have lanes of their own. breaker is 'open' or 'half_open' when the
+-- task's circuit breaker is; rests_for, for how long it keeps everything back, as far as we know (NULL: it does not).
 CREATE OR REPLACE FUNCTION cb_find_task_lanes(p_task_ids bigint[], p_queues text[] DEFAULT NULL)
-RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint, is_suspect boolean)
+RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint, is_suspect boolean, breaker text, rests_for interval)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -213,15 +219,24 @@ BEGIN
         UNION ALL
         SELECT suspect.*, true FROM suspect
     )
-    SELECT found.queue, found.task_id, found.priority::integer, found.id, found.is_suspect
+    SELECT found.queue, found.task_id, found.priority::integer, found.id, found.is_suspect,
+           CASE WHEN rest.open_until > _cb_now() THEN 'open' WHEN rest.open_until <= _cb_now() THEN 'half_open' END,
+           CASE
+               WHEN rest.open_until > _cb_now() THEN rest.open_until - _cb_now()
+               -- At least a moment: whoever takes back a lost trial must have time for it.
+               WHEN trial.until IS NOT NULL THEN greatest(trial.until - _cb_now(), interval '1 second')
+           END
     FROM found
+    LEFT JOIN cb_breakers AS rest ON rest.task_id = found.task_id AND rest.open_until IS NOT NULL
+    LEFT JOIN LATERAL _cb_trial_until(rest.trial_run_id, rest.trial_token) AS trial (until) ON rest.id IS NOT NULL
     WHERE found.task_id = ANY (p_task_ids) AND (p_queues IS NULL OR found.queue = ANY (p_queues));
 END;
 $$;
 
 -- Claim due runs for a worker, at most p_limits of each lane (queue, task, priority), oldest first, beginning at the
 -- lane's low-water mark p_low_ids (0: at its head). One delivery token for the whole call. Never waits for a lock. Runs
--- that have lost their worker twice are left out: they are claimed alone (T7a).
+-- that have lost their worker twice are left out: they are claimed alone (T7a). So are those of tasks whose circuit breaker
+-- is open, but for one trial (`sql/breakers.sql`).
 --
 -- The comparisons are of rows because `=` on three columns with ORDER BY id lets the planner walk the primary key and
 -- filter; this way only the claim index gives the order. The settings pin that plan, on an empty table too, and have it
@@ -254,6 +269,8 @@ SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_token uuid := gen_random_uuid();
+    v_is_limited boolean := EXISTS (SELECT FROM cb_breakers WHERE open_until IS NOT NULL);
+    v_limits integer[] := CASE WHEN v_is_limited THEN _cb_limit_to_breakers(p_task_ids, p_limits) ELSE p_limits END;
 BEGIN
     RETURN QUERY
     UPDATE cb_task_runs AS run
@@ -266,7 +283,7 @@ BEGIN
         started_at = coalesce(run.started_at, _cb_now())
     WHERE run.id = ANY (ARRAY(
         SELECT head.id
-        FROM unnest(p_queues, p_task_ids, p_priorities, p_low_ids, p_limits)
+        FROM unnest(p_queues, p_task_ids, p_priorities, p_low_ids, v_limits)
             AS lane (queue, task_id, priority, low_id, slots)
         CROSS JOIN LATERAL (
             SELECT due.id
@@ -284,6 +301,9 @@ BEGIN
     RETURNING run.id, run.delivery_token, run.queue, run.task_id, run.priority::integer, run.input, run.headers,
               run.delivery_count, run.failure_count, run.lost_count;
 
+    IF v_is_limited THEN
+        PERFORM _cb_begin_trials(p_task_ids, v_token);
+    END IF;
     IF p_all_events THEN
         PERFORM _cb_note_claims(v_token);
     END IF;
@@ -315,7 +335,18 @@ LANGUAGE plpgsql ROWS 1 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_token uuid := gen_random_uuid();
+    v_is_limited boolean := EXISTS (SELECT FROM cb_breakers WHERE open_until IS NOT NULL);
+    v_task_ids bigint[] := p_task_ids;
 BEGIN
+    IF v_is_limited THEN
+        v_task_ids := ARRAY(
+            SELECT given.task_id
+            FROM unnest(p_task_ids, _cb_limit_to_breakers(p_task_ids, array_fill(1, ARRAY[cardinality(p_task_ids)])))
+                AS given (task_id, slots)
+            WHERE given.slots > 0
+        );
+    END IF;
+
     RETURN QUERY
     UPDATE cb_task_runs AS run
     SET status = 'started',
@@ -330,7 +361,7 @@ BEGIN
         FROM cb_task_runs AS suspect
         WHERE suspect.status = 'queued' AND suspect.visible_at IS NULL AND suspect.lost_count >= 2
           AND (suspect.expires_at IS NULL OR suspect.expires_at > _cb_now())
-          AND suspect.task_id = ANY (p_task_ids) AND (p_queues IS NULL OR suspect.queue = ANY (p_queues))
+          AND suspect.task_id = ANY (v_task_ids) AND (p_queues IS NULL OR suspect.queue = ANY (p_queues))
         ORDER BY suspect.priority DESC, suspect.id
         LIMIT 1
         FOR UPDATE SKIP LOCKED
@@ -338,6 +369,9 @@ BEGIN
     RETURNING run.id, run.delivery_token, run.queue, run.task_id, run.priority::integer, run.input, run.headers,
               run.delivery_count, run.failure_count, run.lost_count;
 
+    IF v_is_limited THEN
+        PERFORM _cb_begin_trials(v_task_ids, v_token);
+    END IF;
     IF p_all_events THEN
         PERFORM _cb_note_claims(v_token);
     END IF;
@@ -377,6 +411,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];     -- of the claims that were ours: the same run may be reported under two tokens
+    v_woken text[];        -- queues that have work again
 BEGIN
     WITH completed AS (
         UPDATE cb_task_runs AS run
@@ -396,6 +431,15 @@ BEGIN
     END IF;
     IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
         v_places := v_places || _cb_complete_canceling_tasks(p_run_ids, p_delivery_tokens, p_outputs);
+    END IF;
+    IF EXISTS (SELECT FROM cb_breakers WHERE failure_count > 0) THEN
+        v_woken := _cb_count_successes(
+            ARRAY(SELECT p_run_ids[place] FROM unnest(v_places) AS place),
+            ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_places) AS place)
+        );
+        IF p_notify AND v_woken <> '{}' THEN
+            PERFORM _cb_notify_sleepers(v_woken);
+        END IF;
     END IF;
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM _cb_tell_finished_tasks(p_run_ids);
@@ -426,11 +470,13 @@ DECLARE
     v_verdicts text[];
     v_canceled bigint[];
     v_failed bigint[];
+    v_counted bigint[];    -- places of those whose task has a circuit breaker
     v_on_fail_queues text[] := ARRAY[]::text[];
 BEGIN
     WITH held AS (
         SELECT run.id, claim.error, claim.place,
-               CASE WHEN run.failure_count < task.max_retries THEN _cb_now() + claim.retry_delay END AS retry_at
+               CASE WHEN run.failure_count < task.max_retries THEN _cb_now() + claim.retry_delay END AS retry_at,
+               task.options ? 'breaker' AS has_breaker
         FROM unnest(p_run_ids, p_delivery_tokens, p_errors, p_retry_delays)
             WITH ORDINALITY AS claim (id, delivery_token, error, retry_delay, place)
         JOIN cb_task_runs AS run
@@ -448,15 +494,22 @@ BEGIN
             lease_until = NULL
         FROM held
         WHERE run.id = held.id
-        RETURNING held.place, CASE WHEN held.retry_at IS NULL THEN 'failed' ELSE 'retrying' END AS verdict
+        RETURNING held.place, CASE WHEN held.retry_at IS NULL THEN 'failed' ELSE 'retrying' END AS verdict, held.has_breaker
     )
-    SELECT array_agg(place), array_agg(failed.verdict), array_agg(p_run_ids[place]) FILTER (WHERE failed.verdict = 'failed')
-    INTO v_places, v_verdicts, v_failed
+    SELECT array_agg(place), array_agg(failed.verdict), array_agg(p_run_ids[place]) FILTER (WHERE failed.verdict = 'failed'),
+           array_agg(place) FILTER (WHERE failed.has_breaker)
+    INTO v_places, v_verdicts, v_failed, v_counted
     FROM failed;
 
     PERFORM _cb_note_failures(v_places, v_verdicts, p_run_ids, p_delivery_tokens, p_errors, p_retry_delays);
     IF v_failed IS NOT NULL THEN
         v_on_fail_queues := _cb_run_on_fail(v_failed);
+    END IF;
+    IF v_counted IS NOT NULL THEN
+        PERFORM _cb_count_failures(
+            ARRAY(SELECT p_run_ids[place] FROM unnest(v_counted) AS place),
+            ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_counted) AS place)
+        );
     END IF;
     IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
         v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
