@@ -31,6 +31,7 @@ class Bank:
         with self._lock:
             self.calls += 1
         if self.is_down:
+            threading.Event().wait(0.005)  # it takes a moment to find out
             raise ConnectionError("the bank does not answer")
         return "paid"
 
@@ -67,7 +68,7 @@ def test_after_the_rest_it_is_tried_and_all_goes_on(bank: Bank) -> None:
     def pay(input: int) -> str:
         return bank.call()
 
-    handles = pay.run_many(range(30))
+    handles = pay.run_many(range(100))
     with working("pay", concurrency=2, poll_interval=NEVER, idle_poll_interval=NEVER):
         until(lambda: Event.objects.filter(event="breaker_opened").count() >= 3)  # opened, and tried twice
         calls = bank.calls
@@ -75,7 +76,7 @@ def test_after_the_rest_it_is_tried_and_all_goes_on(bank: Bank) -> None:
         assert {handle.wait(timeout=20) for handle in handles} == {"paid"}
 
     # At most what ran or waited when it opened, and then one by one.
-    assert calls < 30
+    assert calls < 50
     assert Event.objects.filter(event="breaker_closed").count() == 1
     breaker = Breaker.objects.get()
     assert (breaker.failure_count, breaker.open_until, breaker.trial_run_id) == (0, None, None)

@@ -505,16 +505,16 @@ BEGIN
     IF v_failed IS NOT NULL THEN
         v_on_fail_queues := _cb_run_on_fail(v_failed);
     END IF;
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
+        v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
+        v_places := v_places || v_canceled;
+        v_verdicts := v_verdicts || array_fill('canceled'::text, ARRAY[cardinality(v_canceled)]);
+    END IF;
     IF v_counted IS NOT NULL THEN
         PERFORM _cb_count_failures(
             ARRAY(SELECT p_run_ids[place] FROM unnest(v_counted) AS place),
             ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_counted) AS place)
         );
-    END IF;
-    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
-        v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
-        v_places := v_places || v_canceled;
-        v_verdicts := v_verdicts || array_fill('canceled'::text, ARRAY[cardinality(v_canceled)]);
     END IF;
 
     IF p_notify AND 'failed' = ANY (v_verdicts) THEN
