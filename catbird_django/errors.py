@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class CatbirdError(Exception):
     """Base of all errors of this package."""
 
 
 class DefinitionError(CatbirdError):
-    """A task is declared in a way that cannot work; the message says where and what to change."""
+    """A task or flow is declared in a way that cannot work; the message says where and what to change.
+
+    A flow is checked as a whole: `problems` has everything that is wrong with it, one text each.
+    """
+
+    def __init__(self, message: str, *, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems) or (message,)
 
 
 class UnknownName(CatbirdError, LookupError):

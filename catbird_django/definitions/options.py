@@ -1,12 +1,14 @@
-"""The options of a task, as given to `@task(…)` and `Task(…)`."""
+"""The options of a task, as given to `@task(…)` and `Task(…)`; those about its handler, steps of flows share."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol, TypedDict, get_args
 
+from catbird_django.definitions.checked import checked_choice, checked_count, checked_duration
 from catbird_django.definitions.conditions import Condition, parse_condition
 from catbird_django.definitions.names import check_name
 from catbird_django.definitions.retry import Backoff, RetryPolicy, check_retry_policy
@@ -15,23 +17,18 @@ from catbird_django.errors import DefinitionError
 ExceptionOption = type[BaseException] | tuple[type[BaseException], ...]
 OnCancel = Literal["stop", "finish"]
 Isolation = Literal["thread", "process"]
-LONGEST = timedelta(days=3660)
 
 
 class Named(Protocol):
-    """A task, as far as another task that refers to it is concerned."""
+    """A task or step, as far as another one that refers to it is concerned."""
 
     @property
     def name(self) -> str: ...
 
 
-class TaskOptions(TypedDict, total=False):
-    """Keyword arguments of every declaration of a task."""
+class WorkOptions(TypedDict, total=False):
+    """Keyword arguments of everything that has a handler: how it is run, and what becomes of its failures."""
 
-    queue: str
-    """The queue its runs go to; by default "default"."""
-    condition: str
-    """Runs whose input does not fulfil it are skipped, as in "input.amount gte 10"."""
     max_retries: int
     """How often a failed run is tried again; by default 0."""
     backoff: Backoff
@@ -52,10 +49,19 @@ class TaskOptions(TypedDict, total=False):
     """At most how many runs of it a worker claims ahead of its free slots; by default CATBIRD["PREFETCH"]."""
     breaker: tuple[int, float]
     """After so many failures in a row, on all workers, it rests for so many seconds; then one run is tried."""
-    on_fail: str | Named
-    """The task that is run, with a `TaskFailure`, when a run has failed for good."""
     on_cancel: OnCancel
     """"finish" lets a started handler end, and its result counts; by default "stop"."""
+
+
+class TaskOptions(WorkOptions, total=False):
+    """Keyword arguments of every declaration of a task."""
+
+    queue: str
+    """The queue its runs go to; by default "default"."""
+    condition: str
+    """Runs whose input does not fulfil it are skipped, as in "input.amount gte 10"."""
+    on_fail: str | Named
+    """The task that is run, with a `TaskFailure`, when a run has failed for good."""
     retention: float | timedelta
     """How long finished runs are kept, in seconds or as timedelta; by default CATBIRD["RETENTION"]."""
 
@@ -90,16 +96,16 @@ class HandlerOptions:
         return {name: value for name, value in shown.items() if value is not None}
 
 
-def refuse_unknown_options(options: TaskOptions) -> None:
-    """Raise TypeError, with a suggestion, for an option that does not exist."""
-    known = TaskOptions.__annotations__
-    for option in options.keys() - known.keys():
-        close = difflib.get_close_matches(option, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(known)})"
-        raise TypeError(f"a task has no option {option!r}{hint}")
+def refuse_unknown_options(given: Iterable[str], known: type, what: str) -> None:
+    """Raise TypeError, with a suggestion, for an option that the TypedDict of known ones does not have."""
+    names = known.__annotations__
+    for option in sorted(set(given) - names.keys()):
+        close = difflib.get_close_matches(option, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(names)})"
+        raise TypeError(f"a {what} has no option {option!r}{hint}")
 
 
-def retry_policy(options: TaskOptions) -> RetryPolicy:
+def retry_policy(options: WorkOptions) -> RetryPolicy:
     """The part of the options that says what happens after a failure."""
     defaults = RetryPolicy()
     return check_retry_policy(
@@ -112,20 +118,20 @@ def retry_policy(options: TaskOptions) -> RetryPolicy:
     )
 
 
-def handler_options(options: TaskOptions) -> HandlerOptions:
+def handler_options(options: WorkOptions) -> HandlerOptions:
     """The part of the options that says how a worker runs the handler."""
     return HandlerOptions(
-        timeout=_duration("timeout", options.get("timeout")),
-        isolation=_one_of("isolation", options.get("isolation", "thread"), get_args(Isolation)),
-        concurrency=_count("concurrency", options.get("concurrency"), least=1),
-        batch_size=_count("batch_size", options.get("batch_size"), least=0),
+        timeout=checked_duration("timeout", options.get("timeout")),
+        isolation=checked_choice("isolation", options.get("isolation", "thread"), get_args(Isolation)),
+        concurrency=checked_count("concurrency", options.get("concurrency"), least=1),
+        batch_size=checked_count("batch_size", options.get("batch_size"), least=0),
         breaker=_breaker(options.get("breaker")),
     )
 
 
-def max_lost(options: TaskOptions) -> int | None:
+def max_lost(options: WorkOptions) -> int | None:
     """How often a run may lose its worker; None for as often as the settings say."""
-    return _count("max_lost", options.get("max_lost"), least=0)
+    return checked_count("max_lost", options.get("max_lost"), least=0)
 
 
 def condition(options: TaskOptions) -> Condition | None:
@@ -134,51 +140,24 @@ def condition(options: TaskOptions) -> Condition | None:
     return None if given is None else parse_condition(given, roots={"input"})
 
 
-def on_fail(options: TaskOptions) -> str:
+def on_fail(given: str | Named | None) -> str:
     """The name of the task to run when a run has failed; empty for none."""
-    given = options.get("on_fail")
-    if given is None:
-        return ""
-    return check_name(given if isinstance(given, str) else getattr(given, "name", given), "task")
+    return "" if given is None else check_name(name_of(given), "task")
 
 
-def on_cancel(options: TaskOptions) -> OnCancel:
+def name_of(given: object) -> object:
+    """The name of a task or step that was given by name or as itself."""
+    return given if isinstance(given, str) else getattr(given, "name", given)
+
+
+def on_cancel(options: WorkOptions) -> OnCancel:
     """What a cancel does to a started handler."""
-    chosen: OnCancel = _one_of("on_cancel", options.get("on_cancel", "stop"), get_args(OnCancel))
+    chosen: OnCancel = checked_choice("on_cancel", options.get("on_cancel", "stop"), get_args(OnCancel))
     return chosen
-
-
-def retention(options: TaskOptions) -> timedelta | None:
-    """How long finished runs are kept; None for as long as the settings say."""
-    return _duration("retention", options.get("retention"))
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def _duration(option: str, value: object) -> timedelta | None:
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LONGEST.total_seconds():
-        value = timedelta(seconds=value)
-    if not isinstance(value, timedelta) or not timedelta(0) < value <= LONGEST:
-        raise DefinitionError(f"{option} must be more than 0 seconds, or such a timedelta, at most ten years")
-    return value
-
-
-def _count(option: str, value: object, *, least: int) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 10_000:
-        raise DefinitionError(f"{option} must be a whole number from {least} to 10 000, not {value!r}")
-    return value
-
-
-def _one_of(option: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    if value not in choices:
-        raise DefinitionError(f"{option} must be {' or '.join(map(repr, choices))}, not {value!r}")
-    return value
 
 
 def _breaker(value: object) -> Breaker | None:
@@ -186,7 +165,8 @@ def _breaker(value: object) -> Breaker | None:
         return None
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise DefinitionError(f"breaker must be (failures in a row, seconds of rest), not {value!r}")
-    failures, rest = _count("breaker's first part", value[0], least=1), _duration("breaker's second part", value[1])
+    failures = checked_count("breaker's first part", value[0], least=1)
+    rest = checked_duration("breaker's second part", value[1])
     if failures is None or rest is None:
         raise DefinitionError(f"breaker must be (failures in a row, seconds of rest), not {value!r}")
     return Breaker(failures=failures, rest=rest)

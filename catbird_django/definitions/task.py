@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from catbird_django.codec import Codec, codec_for
+from catbird_django.definitions.checked import checked_duration
 from catbird_django.definitions.conditions import Condition
 from catbird_django.definitions.names import check_name
 from catbird_django.definitions.options import (
@@ -22,7 +23,6 @@ from catbird_django.definitions.options import (
     on_cancel,
     on_fail,
     refuse_unknown_options,
-    retention,
     retry_policy,
 )
 from catbird_django.definitions.retry import RetryPolicy
@@ -114,7 +114,7 @@ def define_task(
     *, name: str | None, handler: Handler | None, types: tuple[Any, Any], options: TaskOptions
 ) -> TaskDefinition:
     """Declare a task; refuse at once what can be known to be wrong without its surroundings."""
-    refuse_unknown_options(options)
+    refuse_unknown_options(options, TaskOptions, "task")
     if handler is not None:
         read_signature(handler)
         name = name if name is not None else getattr(handler, "__name__", None)
@@ -127,8 +127,8 @@ def define_task(
         max_lost=max_lost(options),
         how_to_run=handler_options(options),
         condition=condition(options),
-        on_fail=on_fail(options),
+        on_fail=on_fail(options.get("on_fail")),
         on_cancel=on_cancel(options),
-        retention=retention(options),
+        retention=checked_duration("retention", options.get("retention")),
         location=location_of(handler) if handler else f"Task({name!r})",
     )
