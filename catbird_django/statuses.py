@@ -22,6 +22,44 @@ class TaskStatus(TextChoices):
     EXPIRED = "expired", pgettext_lazy("task status", "expired")
 
 
+class FlowStatus(TextChoices):
+    """The life of a flow run (F9). The three that end in -ing: the outcome is decided, live work is being stopped."""
+
+    STARTED = "started", pgettext_lazy("flow status", "started")
+    CANCELING = "canceling", pgettext_lazy("flow status", "canceling")
+    FAILING = "failing", pgettext_lazy("flow status", "failing")
+    COMPLETING = "completing", pgettext_lazy("flow status", "completing")
+    COMPLETED = "completed", pgettext_lazy("flow status", "completed")
+    FAILED = "failed", pgettext_lazy("flow status", "failed")
+    CANCELED = "canceled", pgettext_lazy("flow status", "canceled")
+    EXPIRED = "expired", pgettext_lazy("flow status", "expired")
+
+
+class StepStatus(TextChoices):
+    """The life of a step run (F9)."""
+
+    WAITING_FOR_DEPENDENCIES = "waiting_for_dependencies", pgettext_lazy("step status", "waiting for dependencies")
+    WAITING_FOR_SIGNAL = "waiting_for_signal", pgettext_lazy("step status", "waiting for a signal")
+    WAITING_FOR_STATE = "waiting_for_state", pgettext_lazy("step status", "waiting for a state")
+    WAITING_FOR_ITEMS = "waiting_for_items", pgettext_lazy("step status", "waiting for items")
+    QUEUED = "queued", pgettext_lazy("step status", "queued")
+    STARTED = "started", pgettext_lazy("step status", "started")
+    CANCELING = "canceling", pgettext_lazy("step status", "canceling")
+    COMPLETED = "completed", pgettext_lazy("step status", "completed")
+    FAILED = "failed", pgettext_lazy("step status", "failed")
+    SKIPPED = "skipped", pgettext_lazy("step status", "skipped")
+    CANCELED = "canceled", pgettext_lazy("step status", "canceled")
+
+
+class SkipReason(TextChoices):
+    """Why a step was skipped (F9)."""
+
+    CONDITION = "condition", pgettext_lazy("skip reason", "its condition was not met")
+    DEPENDENCY = "dependency", pgettext_lazy("skip reason", "a step that it needs was skipped")
+    HANDLER = "handler", pgettext_lazy("skip reason", "its handler decided so")
+    EXHAUSTED = "exhausted", pgettext_lazy("skip reason", "its last attempt failed")
+
+
 TERMINAL_STATUSES: Final = frozenset({"completed", "failed", "skipped", "canceled", "expired"})
 """Statuses that are final, of every kind of run; everything else is live (R8)."""
 

@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from catbird_django.definitions.conditions.evaluator import ConditionTypeError, evaluate
-from catbird_django.definitions.conditions.parser import Condition, parse_condition
+from catbird_django.definitions.conditions.parser import Condition, parse_condition, roots_of
 
-__all__ = ["Condition", "ConditionTypeError", "evaluate", "parse_condition"]
+__all__ = ["Condition", "ConditionTypeError", "evaluate", "parse_condition", "roots_of"]

@@ -128,3 +128,10 @@ class _Parser:
 
 def _joined(op: str, sides: list[Tree]) -> Tree:
     return sides[0] if len(sides) == 1 else {"op": op, "of": sides}
+
+
+def roots_of(tree: Tree) -> frozenset[str]:
+    """The names that a condition's fields begin with."""
+    if "path" in tree:
+        return frozenset({tree["path"][0]})
+    return frozenset().union(*(roots_of(side) for side in tree["of"]))

@@ -1,0 +1,110 @@
+"""`Flow` and `@flow.step`: a graph of typed steps, declared by functions whose parameters name what they need."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+
+from catbird_django.definitions.flow import UNSTATED, FlowDefinition, define_flow
+from catbird_django.definitions.flow_options import FlowOptions, StepOptions
+from catbird_django.definitions.optional import Optional
+from catbird_django.definitions.registry import registry
+from catbird_django.definitions.signal import Signal
+from catbird_django.definitions.step import StepDefinition, define_step
+
+__all__ = ["Flow", "Optional", "Signal", "Step"]
+
+I = TypeVar("I")  # noqa: E741 - input and output, as in Flow[I, O]
+O = TypeVar("O")  # noqa: E741
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PACKAGE = __name__.partition(".")[0]
+
+
+class Step(Generic[P, R]):
+    """A step of a flow. Calling it calls the function."""
+
+    def __init__(self, handler: Callable[P, R], definition: StepDefinition) -> None:
+        self._handler = handler
+        self.definition = definition
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now; an async one gives its coroutine."""
+        return self._handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Step {self.name}>"
+
+
+class StepDecorator:
+    """Makes a step of a function: what `@flow.step(…)` returns."""
+
+    def __init__(self, flow: Flow[Any, Any], name: str | None, options: StepOptions) -> None:
+        self._flow = flow
+        self._name = name
+        self._options = options
+
+    def __call__(self, handler: Callable[P, R], /) -> Step[P, R]:
+        definition = define_step(name=self._name, handler=handler, options=self._options)
+        self._flow.draft.add(definition)
+        return Step(handler, definition)
+
+
+class Flow(Generic[I, O]):
+    """A graph of steps. A step's parameters name the steps whose outputs it takes, in whatever order they are declared.
+
+    The whole is checked on first use, and by `manage.py check`.
+    """
+
+    @overload
+    def __init__(self: Flow[Any, Any], name: str, **options: Unpack[FlowOptions]) -> None: ...
+    @overload
+    def __init__(self: Flow[I, Any], name: str, *, input: type[I], **options: Unpack[FlowOptions]) -> None: ...
+    @overload
+    def __init__(self: Flow[Any, Any], name: str, *, input: Any, **options: Unpack[FlowOptions]) -> None: ...
+
+    def __init__(self, name: str, *, input: Any = UNSTATED, **options: Unpack[FlowOptions]) -> None:
+        location, module = _declared_at()
+        self.draft = define_flow(name=name, input_type=input, options=options, location=location, module=module)
+        registry.add_flow(self.draft)
+
+    @property
+    def name(self) -> str:
+        return self.draft.name
+
+    @property
+    def definition(self) -> FlowDefinition:
+        """The whole flow; raise DefinitionError, with everything that is wrong, if it cannot work."""
+        registry.refuse_flow_conflict(self.name)
+        return self.draft.definition
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name}>"
+
+    @overload
+    def step(self, handler: Callable[P, R], /) -> Step[P, R]: ...
+    @overload
+    def step(self, /, *, name: str | None = None, **options: Unpack[StepOptions]) -> StepDecorator: ...
+
+    def step(self, handler: Any = None, /, *, name: str | None = None, **options: Unpack[StepOptions]) -> Any:
+        """Make a step of a function: `@flow.step`, or with options, `@flow.step(max_retries=3)`."""
+        if isinstance(handler, str):
+            raise TypeError(f"@{self.name}.step decorates a function; name it with step(name={handler!r})")
+        decorator = StepDecorator(self, name, options)
+        return decorator if handler is None else decorator(handler)
+
+
+def _declared_at() -> tuple[str, str]:
+    """Where the flow is being declared, as file:line and module: the first frame outside of this package."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
+        frame = frame.f_back
+    if frame is None:
+        return "?", ""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}", frame.f_globals.get("__name__", "")

@@ -1,0 +1,123 @@
+"""Finds everything that is wrong with a flow as a whole: its graph, and the types between its steps (F2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from catbird_django.codec import codec_for
+from catbird_django.definitions.flow_types import fits, is_unstated
+from catbird_django.definitions.graph import find_cycles
+from catbird_django.definitions.parameters import Argument, Source
+from catbird_django.definitions.problems import Problem, ProblemKind, suggest
+from catbird_django.definitions.signal_checks import find_signal_faults
+from catbird_django.definitions.step import StepDefinition
+from catbird_django.definitions.type_names import type_name
+from catbird_django.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from catbird_django.definitions.flow import FlowDefinition
+
+
+def find_problems(flow: FlowDefinition) -> list[Problem]:
+    """Find everything that is wrong, step by step in the order of definition, then with the whole."""
+    if not flow.steps:
+        return [Problem(flow.location, f"flow {flow.name!r} has no step: declare one with @….step")]
+    found: list[Problem] = []
+    for step in flow.steps.values():
+        found += [Problem(step.location, fault) for fault in _needed_faults(step, flow)]
+        found += [Problem(step.location, fault, ProblemKind.TYPES) for fault in _type_faults(step, flow)]
+    found += _cycles(flow)
+    found += _output_problems(flow)
+    found += _input_problems(flow)
+    return found
+
+
+def _needed_faults(step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
+    others = flow.steps.keys() - {step.name}
+    for needed in (dependency.step for dependency in step.dependencies):
+        if needed == step.name:
+            yield f"step {step.name!r} depends on itself"
+        elif needed not in flow.steps:
+            hint = suggest(needed, others)
+            yield f"step {step.name!r} needs {needed!r}, but flow {flow.name!r} has no such step{hint}"
+
+
+def _cycles(flow: FlowDefinition) -> Iterator[Problem]:
+    without_selfish = {name: [one for one in needed if one != name] for name, needed in flow.graph.items()}
+    for cycle in find_cycles(without_selfish):
+        circle = " → ".join([*cycle, cycle[0]])
+        yield Problem(flow.steps[cycle[0]].location, f"the steps need each other in a circle: {circle}")
+
+
+def _output_problems(flow: FlowDefinition) -> Iterator[Problem]:
+    for name in flow.stated_output:
+        if name not in flow.steps:
+            hint = suggest(name, flow.steps)
+            yield Problem(flow.location, f"output of flow {flow.name!r} names {name!r}, which is no step of it{hint}")
+
+
+def _input_problems(flow: FlowDefinition) -> Iterator[Problem]:
+    try:
+        codec_for(flow.input_type)
+    except DefinitionError as error:
+        yield Problem(flow.location, f"input of flow {flow.name!r}: {error}", ProblemKind.TYPES)
+
+
+def _type_faults(step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
+    try:
+        arguments = step.arguments
+    except DefinitionError as error:
+        yield str(error)
+        return
+    yield from _unusable(step.output_type, f"output of step {step.name!r}")
+    if step.signal is not None:
+        yield from find_signal_faults(step.name, step.signal)
+    for argument in arguments:
+        if argument.parameter.source is not Source.CONTEXT:
+            yield from _unusable(argument.value_type, f"parameter {argument.parameter.name!r} of step {step.name!r}")
+        yield from _argument_faults(argument, step, flow)
+
+
+def _unusable(annotation: Any, what: str) -> Iterator[str]:
+    try:
+        codec_for(annotation)
+    except DefinitionError as error:
+        yield f"{what}: {error}"
+
+
+def _argument_faults(argument: Argument, step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
+    taken = f"step {step.name!r} takes {_shown(argument)}"
+    match argument.parameter.source:
+        case Source.INPUT if not fits(flow.input_type, argument.annotation):
+            yield f"{taken}, but the input of flow {flow.name!r} is {type_name(flow.input_type)}: {_INPUT_HINT}"
+        case Source.SIGNAL if step.signal is not None and not fits(step.signal.parameter_type, argument.annotation):
+            quorum = f" (of a quorum of {step.signal.quorum})" if step.signal.quorum > 1 else ""
+            yield f"{taken}, but its signal is {type_name(step.signal.parameter_type)}{quorum}"
+        case Source.STEP if argument.parameter.step in flow.steps and argument.parameter.step != step.name:
+            yield from _taken_faults(argument, taken, flow)
+
+
+_INPUT_HINT = "let all steps take the same, or say which it is with Flow(…, input=…)"
+
+
+def _taken_faults(argument: Argument, taken: str, flow: FlowDefinition) -> Iterator[str]:
+    producer = flow.steps[argument.parameter.step]
+    reasons = flow.skips[producer.name].alone
+    if reasons and not argument.is_optional:
+        shown = "…" if is_unstated(argument.annotation) else type_name(argument.annotation)
+        yield (
+            f"{taken}, but {producer.name!r} may be skipped ({', '.join(reasons)}): "
+            f"annotate it as Optional[{shown}] or {shown} | None"
+        )
+    try:
+        produced = producer.output_type
+    except DefinitionError:
+        return  # said where the producer is
+    if not fits(produced, argument.value_type):
+        yield f"{taken}, but {producer.name!r} returns {type_name(produced)}"
+
+
+def _shown(argument: Argument) -> str:
+    name = argument.parameter.name
+    return name if is_unstated(argument.annotation) else f"{name}: {type_name(argument.annotation)}"

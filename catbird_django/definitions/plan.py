@@ -1,0 +1,182 @@
+"""A flow as the database stores it: plain values, in the order in which the steps can run (F3, F21)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from catbird_django.codec import codec_for
+from catbird_django.definitions.checked import in_seconds
+from catbird_django.definitions.parameters import Source
+from catbird_django.definitions.step import Dependency, StepDefinition
+
+if TYPE_CHECKING:
+    from catbird_django.definitions.flow import FlowDefinition
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependencyPlan:
+    """That a step needs another one to have ended."""
+
+    step: str
+    step_position: int
+    """The position of the step that is needed; always smaller than that of the step that needs it."""
+    parameter: str | None
+    """The parameter that takes the output; None if only the order counts."""
+    argument_position: int | None
+    """The place of that parameter among all of the handler's, from 1; None if only the order counts."""
+    is_optional: bool
+    """Whether the step runs although the other was skipped; always so if only the order counts."""
+    is_order_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """A step. Durations are in seconds."""
+
+    position: int
+    """From 1, in an order in which every step comes after what it needs."""
+    name: str
+    kind: str
+    """"step"; other kinds of steps will have other names."""
+    description: str
+    handler: str
+    dependencies: tuple[DependencyPlan, ...]
+    dependency_count: int
+    required_count: int
+    """Dependencies, and one for the signal."""
+    takes_input: bool
+    takes_signal: bool
+    takes_context: bool
+    condition: dict[str, Any] | None
+    """{"text", "tree"}."""
+    condition_roots: tuple[str, ...]
+    """What its fields begin with, sorted: "input", "signal" or steps, also such that only the order counts of."""
+    condition_needs_signal: bool
+    signal: dict[str, Any] | None
+    signal_schema: Schema | None
+    """Of one delivery, also with a quorum."""
+    may_skip: bool
+    on_unmet: str
+    on_exhausted: str
+    on_cancel: str
+    is_final: bool
+    max_retries: int
+    max_lost: int | None
+    """None: as the settings say."""
+    delay: float | None
+    deadline: float | None
+    options: dict[str, Any]
+    """How workers run it: timeout, isolation, concurrency, batch_size, breaker; without what is left at its default."""
+    argument_schemas: dict[str, Schema]
+    """By parameter, without the context."""
+    output_schema: Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowPlan:
+    """A flow. Durations are in seconds."""
+
+    name: str
+    description: str
+    queue: str
+    on_fail: str
+    deadline: float | None
+    retention: float | None
+    outputs: tuple[str, ...]
+    """The output of the first of these that completed is the flow's."""
+    output_required: bool
+    final_count: int
+    """How many steps are final: what the end of a run requires."""
+    input_schema: Schema
+    output_schema: Schema
+    steps: tuple[StepPlan, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain JSON values."""
+        plain: dict[str, Any] = json.loads(self._text())
+        return plain
+
+    def fingerprint(self) -> str:
+        """Hash of all of it."""
+        return hashlib.sha256(self._text().encode()).hexdigest()
+
+    def _text(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def plan_of(flow: FlowDefinition) -> FlowPlan:
+    """Make the plan of a flow that has been checked."""
+    positions = {step.name: position for position, step in enumerate(flow.order, start=1)}
+    return FlowPlan(
+        name=flow.name,
+        description=flow.description,
+        queue=flow.queue,
+        on_fail=flow.on_fail,
+        deadline=in_seconds(flow.deadline),
+        retention=in_seconds(flow.retention),
+        outputs=tuple(flow.outputs),
+        output_required=flow.output_required,
+        final_count=len(flow.final_steps),
+        input_schema=flow.input_codec.json_schema(),
+        output_schema=flow.output_codec.json_schema(),
+        steps=tuple(_plan_of_step(step, positions, is_final=step.name in flow.final_steps) for step in flow.order),
+    )
+
+
+def _plan_of_step(step: StepDefinition, positions: dict[str, int], *, is_final: bool) -> StepPlan:
+    sources = {parameter.source for parameter in step.parameters}
+    return StepPlan(
+        position=positions[step.name],
+        name=step.name,
+        kind="step",
+        description=step.description,
+        handler=step.path,
+        dependencies=tuple(_plan_of_dependency(one, step, positions) for one in step.dependencies),
+        dependency_count=len(step.dependencies),
+        required_count=len(step.dependencies) + (step.signal is not None),
+        takes_input=Source.INPUT in sources,
+        takes_signal=Source.SIGNAL in sources,
+        takes_context=Source.CONTEXT in sources,
+        condition=None if step.condition is None else step.condition.as_json(),
+        condition_roots=tuple(sorted(step.condition_roots)),
+        condition_needs_signal=Source.SIGNAL in step.condition_roots,
+        signal=None if step.signal is None else step.signal.as_json(),
+        signal_schema=None if step.signal is None else codec_for(step.signal.type).json_schema(),
+        may_skip=step.may_skip,
+        on_unmet=step.on_unmet,
+        on_exhausted=step.on_exhausted,
+        on_cancel=step.on_cancel,
+        is_final=is_final,
+        max_retries=step.retry.max_retries,
+        max_lost=step.max_lost,
+        delay=in_seconds(step.delay),
+        deadline=in_seconds(step.deadline),
+        options=step.how_to_run.as_json(),
+        argument_schemas=_argument_schemas(step),
+        output_schema=step.output_codec.json_schema(),
+    )
+
+
+def _argument_schemas(step: StepDefinition) -> dict[str, Schema]:
+    return {
+        argument.parameter.name: codec_for(argument.value_type).json_schema()
+        for argument in step.arguments
+        if argument.parameter.source is not Source.CONTEXT
+    }
+
+
+def _plan_of_dependency(dependency: Dependency, step: StepDefinition, positions: dict[str, int]) -> DependencyPlan:
+    parameter = dependency.parameter
+    return DependencyPlan(
+        step=dependency.step,
+        step_position=positions[dependency.step],
+        parameter=None if parameter is None else parameter.name,
+        argument_position=None if parameter is None else step.parameters.index(parameter) + 1,
+        is_optional=parameter is None or step.argument(parameter).is_optional,
+        is_order_only=parameter is None,
+    )

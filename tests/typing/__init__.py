@@ -1,0 +1,1 @@
+"""Read by mypy, in strict mode: what type checkers know of declarations."""
