@@ -10,8 +10,11 @@
 | catbird.E006 | two tasks of one name |
 | catbird.E007 | a task module cannot be imported |
 | catbird.E008 | a task whose types cannot be used |
+| catbird.E009 | two flows of one name |
+| catbird.E010 | a flow whose steps cannot work together |
+| catbird.E011 | a flow whose types cannot be used, or do not fit each other |
 | catbird.W001 | a migration that brings the SQL up to date is pending |
-| catbird.W002 | a task's `on_fail` names a task that is not declared here |
+| catbird.W002 | the `on_fail` of a task or flow names a task that is not declared here |
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from django.db import DatabaseError, connections
 from django.db.migrations.recorder import MigrationRecorder
 
 from catbird_django import conf
+from catbird_django.definitions.flow import FlowDraft
+from catbird_django.definitions.problems import ProblemKind
 from catbird_django.definitions.registry import registry
 from catbird_django.definitions.task import TaskDefinition
 from catbird_django.discovery import broken_modules
@@ -64,18 +69,33 @@ def check_definitions(**_: Any) -> list[CheckMessage]:
         Error(f"{module.name} cannot be imported: {module.error}", id="catbird.E007") for module in broken_modules
     ]
     found += [Error(str(conflict), id="catbird.E006") for conflict in registry.conflicts.values()]
+    found += [Error(str(conflict), id="catbird.E009") for conflict in registry.flow_conflicts.values()]
     for definition in registry.tasks.values():
         found += _check_types(definition)
-        found += _check_on_fail(definition)
+        found += _check_on_fail(definition, "task")
+    for flow in registry.flows.values():
+        found += _check_flow(flow)
+        found += _check_on_fail(flow, "flow")
     return found
 
 
-def _check_on_fail(definition: TaskDefinition) -> list[CheckMessage]:
+def _check_flow(flow: FlowDraft) -> list[CheckMessage]:
+    return [
+        Error(
+            str(problem),
+            hint=f"The flow is declared at {flow.location}; it cannot be run before this is corrected.",
+            id="catbird.E010" if problem.kind is ProblemKind.SHAPE else "catbird.E011",
+        )
+        for problem in flow.problems()
+    ]
+
+
+def _check_on_fail(definition: TaskDefinition | FlowDraft, what: str) -> list[CheckMessage]:
     if not definition.on_fail or definition.on_fail in registry.tasks:
         return []
     return [
         checks.Warning(
-            f"{definition.location}: on_fail of task {definition.name!r} names {definition.on_fail!r}, "
+            f"{definition.location}: on_fail of {what} {definition.name!r} names {definition.on_fail!r}, "
             f"which is not declared here",
             hint="Correct the name, or declare it with Task(…) if another process handles it.",
             id="catbird.W002",

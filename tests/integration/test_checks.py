@@ -9,6 +9,7 @@ from django.db import connection, connections, transaction
 
 from catbird_django import discovery, task
 from catbird_django.checks import check_database, check_definitions, check_settings
+from catbird_django.client.flows import Flow
 from catbird_django.discovery import BrokenModule
 
 
@@ -118,3 +119,42 @@ def test_e008_a_type_that_cannot_be_used() -> None:
 
     assert isinstance(message, Error)
     assert message.id == "catbird.E008"
+
+
+def test_e009_two_flows_of_one_name() -> None:
+    """T1, F2: both places are named."""
+    Flow("order").step(name="ship")(lambda: None)
+    Flow("order").step(name="ship")(lambda: None)
+
+    [message] = check_definitions()
+
+    assert message.id == "catbird.E009"
+    assert message.msg.count("test_checks.py:") == 2
+
+
+def test_e010_and_e011_a_flow_that_cannot_work_one_message_for_each_problem() -> None:
+    """F2: with file and line, at the level of an error, and without raising."""
+    flow = Flow("order")
+
+    @flow.step
+    def validate(inputt: int) -> int: ...
+
+    @flow.step
+    def ship(validate: str) -> None: ...
+
+    found = check_definitions()
+
+    assert ids(found) == ["catbird.E010", "catbird.E011"]
+    assert all(isinstance(message, Error) and "test_checks.py:" in message.msg for message in found)
+    assert "has no such step" in found[0].msg
+    assert found[1].msg.endswith("step 'ship' takes validate: str, but 'validate' returns int")
+    assert f"declared at {flow.draft.location}" in found[1].hint
+
+
+def test_w002_a_flow_that_answers_failures_with_an_unknown_task() -> None:
+    Flow("order", on_fail="nobody").step(name="ship")(lambda: None)
+
+    [message] = check_definitions()
+
+    assert message.id == "catbird.W002"
+    assert "on_fail of flow 'order' names 'nobody'" in message.msg
