@@ -105,7 +105,7 @@ class FlowDefinition:
 def input_of(step: StepDefinition) -> Any:
     """The type of a step's `input`; Any if it takes none, or cannot be told."""
     try:
-        return next((one.annotation for one in step.arguments if one.parameter.source is Source.INPUT), Any)
+        return next((one.value_type for one in step.arguments if one.parameter.source is Source.INPUT), Any)
     except DefinitionError:
         return Any
 

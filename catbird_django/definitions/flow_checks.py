@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from catbird_django.codec import codec_for
 from catbird_django.definitions.flow_types import fits, is_unstated
 from catbird_django.definitions.graph import find_cycles
-from catbird_django.definitions.parameters import Argument, Source
+from catbird_django.definitions.parameters import Argument, Source, WhenMissing
 from catbird_django.definitions.problems import Problem, ProblemKind, suggest
 from catbird_django.definitions.signal_checks import find_signal_faults
 from catbird_django.definitions.step import StepDefinition
@@ -88,6 +88,10 @@ def _unusable(annotation: Any, what: str) -> Iterator[str]:
 
 def _argument_faults(argument: Argument, step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
     taken = f"step {step.name!r} takes {_shown(argument)}"
+    if argument.when_missing is WhenMissing.OPTIONAL and argument.parameter.source is not Source.STEP:
+        shown = type_name(argument.value_type)
+        yield f"{taken}, but only the output of a step can be missing: write {shown} or {shown} | None"
+        return
     match argument.parameter.source:
         case Source.INPUT if not fits(flow.input_type, argument.annotation):
             yield f"{taken}, but the input of flow {flow.name!r} is {type_name(flow.input_type)}: {_INPUT_HINT}"

@@ -91,7 +91,7 @@ def read_parameters(handler: Handler, depends_on: tuple[str, ...] | None) -> tup
         raise DefinitionError(f"a handler must be a function, not {handler!r}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise DefinitionError("a step cannot be a generator; return a list instead")
-    names = [_name_of(parameter) for parameter in inspect.signature(handler).parameters.values()]
+    names = [_name_of(parameter) for parameter in _signature(handler).parameters.values()]
     steps = _steps_of([name for name in names if name not in INJECTED], depends_on)
     return tuple(
         Parameter(name=name, source=Source(name))
@@ -99,6 +99,13 @@ def read_parameters(handler: Handler, depends_on: tuple[str, ...] | None) -> tup
         else Parameter(name=name, source=Source.STEP, step=next(steps))
         for name in names
     )
+
+
+def _signature(handler: Handler) -> inspect.Signature:
+    try:
+        return inspect.signature(handler)
+    except ValueError:  # of something written in C
+        raise DefinitionError("its parameters are not known: wrap it in a function") from None
 
 
 def _name_of(parameter: inspect.Parameter) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from catbird_django.codec import codec_for
+from catbird_django.codec.schema import LABELS
 from catbird_django.definitions.checked import in_seconds
 from catbird_django.definitions.parameters import Source
 from catbird_django.definitions.step import Dependency, StepDefinition
@@ -98,15 +99,23 @@ class FlowPlan:
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
-        plain: dict[str, Any] = json.loads(self._text())
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
     def fingerprint(self) -> str:
-        """Hash of all of it."""
-        return hashlib.sha256(self._text().encode()).hexdigest()
+        """Hash of all of it, except for the labels of choices: they are in whatever language is active."""
+        shape = json.dumps(_without_labels(self.as_json()), sort_keys=True)
+        return hashlib.sha256(shape.encode()).hexdigest()
 
-    def _text(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+
+def _without_labels(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _without_labels(part) for key, part in value.items() if key != LABELS}
+        case list():
+            return [_without_labels(part) for part in value]
+        case _:
+            return value
 
 
 def plan_of(flow: FlowDefinition) -> FlowPlan:

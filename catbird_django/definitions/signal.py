@@ -97,6 +97,8 @@ class Signal:
 
 def as_signal(given: Any) -> Signal | None:
     """The signal that a step declares: a Signal, or its type alone; None for none."""
+    if given is Signal:
+        raise DefinitionError("its signal has no type: write signal=Signal(Type)")
     return given if given is None or isinstance(given, Signal) else Signal(given)
 
 

@@ -71,6 +71,8 @@ AT_ONCE: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (stream, {}, "a step cannot be a generator"),
     (async_stream, {}, "a step cannot be a generator"),
     (of_signal, {}, "it takes a signal but waits for none: say which with signal=Type"),
+    (plain, {"signal": Signal}, r"its signal has no type: write signal=Signal\(Type\)"),
+    (dict, {}, "its parameters are not known: wrap it in a function"),
     (plain, {"condition": "input.a eq"}, "condition 'input.a eq': expected a JSON value after 'eq'"),
     (plain, {"condition": 3}, "a condition must be a string"),
     (of_validate, {"condition": "approve.ok"}, r"there is no field 'approve' here \(there is: input, validate\)"),
@@ -108,7 +110,8 @@ def test_a_decorator_refuses_at_once_what_it_can_know_alone(
     handler: Callable[..., Any], options: dict[str, Any], message: str
 ) -> None:
     """F2: name, reserved word, parameters, options, condition."""
-    with pytest.raises(DefinitionError, match=f"{HERE}step '.*': .*{message}"):
+    where = HERE if hasattr(handler, "__code__") else "<class 'dict'>: "
+    with pytest.raises(DefinitionError, match=f"{where}step '.*': .*{message}"):
         Flow("order").step(**options)(handler)
 
 
@@ -441,11 +444,30 @@ def an_input_without_a_json_form(flow: Flow[Any, Any]) -> None:
     "parameter 'input' of step 'ship': .*Optional is for a step's parameter; inside a value write T | None",
     "input of flow 'order': .*Optional is for",
 )
-def our_optional_for_the_input(flow: Flow[Any, Any]) -> None:
-    """F11: only a dependency can be skipped."""
+def our_optional_inside_the_input(flow: Flow[Any, Any]) -> None:
+    """F11: only a whole output can be missing."""
 
     @flow.step
     def ship(input: list[Optional[int]]) -> None: ...
+
+
+@found(
+    "step 'ship' takes input: Optional[Order], but only the output of a step can be missing: "
+    "write Order or Order | None"
+)
+def an_input_that_cannot_be_missing(flow: Flow[Any, Any]) -> None:
+    """F11."""
+
+    @flow.step
+    def ship(input: Optional[Order]) -> None: ...
+
+
+@found("step 'approve' takes signal: Optional[Approval], but only the output of a step can be missing")
+def a_signal_that_cannot_be_missing(flow: Flow[Any, Any]) -> None:
+    """F11."""
+
+    @flow.step(signal=Approval)
+    def approve(signal: Optional[Approval]) -> None: ...
 
 
 @found("an annotation of step 'ship' cannot be resolved (name 'Decimal' is not defined)")

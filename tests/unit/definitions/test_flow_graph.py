@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catbird_django import DefinitionError
 from catbird_django.client.flows import Flow
 from catbird_django.definitions.graph import Graph, final_steps, find_cycles, sort_steps
 from catbird_django.definitions.registry import registry
+
+
+unhurried = settings(deadline=None)  # a machine that is busy with something else is not a failure
 
 
 @st.composite
@@ -47,6 +50,7 @@ def flow_of(graph: Graph) -> Flow[Any, Any]:
     return flow
 
 
+@unhurried
 @given(dags())
 def test_without_a_circle_every_step_comes_after_what_it_needs(
     graph: dict[str, list[str]],
@@ -62,6 +66,7 @@ def test_without_a_circle_every_step_comes_after_what_it_needs(
     assert {step.name: step.required_count for step in plan.steps} == {name: len(graph[name]) for name in graph}
 
 
+@unhurried
 @given(dags())
 def test_the_ends_are_needed_by_nobody_and_everything_leads_to_one(graph: dict[str, list[str]]) -> None:
     """F3a: when the final steps have ended, so have all."""
@@ -74,6 +79,7 @@ def test_the_ends_are_needed_by_nobody_and_everything_leads_to_one(graph: dict[s
     assert before == graph.keys()
 
 
+@unhurried
 @given(graphs_with_a_circle())
 def test_a_circle_is_refused_and_named(graph: dict[str, list[str]]) -> None:
     """F2: what is shown is a circle indeed, and without those shown there is none."""
@@ -91,6 +97,7 @@ def test_a_circle_is_refused_and_named(graph: dict[str, list[str]]) -> None:
     assert len(refused.value.problems) == len(cycles) > 0
 
 
+@unhurried
 @given(dags())
 def test_the_order_is_that_of_definition_where_the_graph_leaves_a_choice(graph: dict[str, list[str]]) -> None:
     """So that the same declaration always has the same plan."""

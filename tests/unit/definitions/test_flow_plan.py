@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -106,6 +107,36 @@ def test_another_process_finds_the_same_fingerprint(example: Any) -> None:
     }
 
     assert found == {example.fingerprint}
+
+
+class Speed(Enum):
+    FAST = "fast"
+
+    @property
+    def label(self) -> str:
+        return LANGUAGE[-1]
+
+
+LANGUAGE = ["Fast"]
+
+
+def test_the_language_that_happens_to_be_active_is_no_part_of_the_shape() -> None:
+    """F21: choices may have labels that are translated."""
+
+    def declared() -> Any:
+        flow = Flow("order")
+
+        @flow.step
+        def ship(input: Speed) -> Speed: ...
+
+        return flow.definition.plan
+
+    in_english = declared()
+    LANGUAGE.append("Schnell")
+    in_german = declared()
+
+    assert in_english != in_german
+    assert in_english.fingerprint() == in_german.fingerprint()
 
 
 def ship_one(input: Order, validate: float | None, ctx: Any) -> str:
