@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from catbird_django.codec import codec_for
+from catbird_django.definitions.condition_paths import fields_of, known_names
+from catbird_django.definitions.conditions import Condition
 from catbird_django.definitions.flow_types import fits, is_unstated
 from catbird_django.definitions.graph import find_cycles
 from catbird_django.definitions.parameters import Argument, Source, WhenMissing
@@ -77,6 +79,32 @@ def _type_faults(step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
         if argument.parameter.source is not Source.CONTEXT:
             yield from _unusable(argument.value_type, f"parameter {argument.parameter.name!r} of step {step.name!r}")
         yield from _argument_faults(argument, step, flow)
+    if step.condition is not None:
+        yield from _condition_faults(step, step.condition, flow)
+
+
+def _condition_faults(step: StepDefinition, condition: Condition, flow: FlowDefinition) -> Iterator[str]:
+    for field, (root, *path) in fields_of(condition.tree):
+        try:
+            annotation = _type_of_root(str(root), step, flow)
+            names = known_names(codec_for(annotation).json_schema(), path)
+        except DefinitionError:
+            continue  # said where that type is
+        if names is not None:
+            missing = f"{type_name(annotation)} has no such field{_meant(path, names)}"
+            yield f"condition of step {step.name!r} looks at {field}, but {missing}"
+
+
+def _type_of_root(root: str, step: StepDefinition, flow: FlowDefinition) -> Any:
+    if root == Source.INPUT:
+        return flow.input_type
+    if root == Source.SIGNAL:
+        return Any if step.signal is None else step.signal.parameter_type
+    return flow.steps[root].output_type if root in flow.steps else Any
+
+
+def _meant(path: list[str | int], names: list[str]) -> str:
+    return next(filter(None, (suggest(one, names) for one in path if isinstance(one, str) and one not in names)), "")
 
 
 def _unusable(annotation: Any, what: str) -> Iterator[str]:

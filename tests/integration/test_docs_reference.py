@@ -14,6 +14,8 @@ import pytest
 from django.core.management import BaseCommand, get_commands, load_command_class
 
 from catbird_django import conf
+from catbird_django.definitions.flow_options import FlowOptions, StepOptions
+from catbird_django.definitions.signal import Signal
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFERENCE = CHECKOUT / "docs" / "reference"
@@ -53,6 +55,21 @@ def test_every_id_of_a_check_is_listed():
     issued = set(re.findall(r'"(catbird\.[EW]\d{3})"', (CHECKOUT / "catbird_django" / "checks.py").read_text()))
 
     assert set(re.findall(r"catbird\.[EW]\d{3}", (REFERENCE / "checks.md").read_text())) == issued
+
+
+@pytest.mark.parametrize(
+    ("heading", "options"),
+    [
+        ("Options of a flow", set(FlowOptions.__annotations__)),
+        ("Options of a step", set(StepOptions.__annotations__)),
+        ("Signals", {field.name for field in fields(Signal)} - {"type"}),
+    ],
+)
+def test_every_option_of_a_declaration_is_listed(heading: str, options: set[str]):
+    page = (REFERENCE / "flows.md").read_text()
+    [section] = re.findall(rf"^## {heading}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == options
 
 
 def test_every_command_is_described():

@@ -470,6 +470,28 @@ def a_signal_that_cannot_be_missing(flow: Flow[Any, Any]) -> None:
     def approve(signal: Optional[Approval]) -> None: ...
 
 
+@found("condition of step 'approve' looks at validate.idd, but Order has no such field; did you mean 'id'?")
+def a_condition_on_a_field_that_does_not_exist(flow: Flow[Any, Any]) -> None:
+    """F10: it would be missing in every run."""
+
+    @flow.step
+    def validate() -> Order: ...
+
+    @flow.step(condition="validate.idd gt 1000", after=["validate"])
+    def approve() -> bool: ...
+
+
+@found(
+    "condition of step 'approve' looks at input.lines, but Order has no such field",
+    "condition of step 'approve' looks at signal[0].okay, but list[Approval] has no such field; did you mean 'ok'?",
+)
+def a_condition_on_fields_of_input_and_signal_that_do_not_exist(flow: Flow[Any, Any]) -> None:
+    """F10, F13."""
+
+    @flow.step(condition="not (input.lines exists and signal[0].okay)", signal=Signal(Approval, quorum=2))
+    def approve(input: Order) -> bool: ...
+
+
 @found("an annotation of step 'ship' cannot be resolved (name 'Decimal' is not defined)")
 def an_annotation_that_cannot_be_resolved(flow: Flow[Any, Any]) -> None:
     @flow.step

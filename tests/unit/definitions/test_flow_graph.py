@@ -13,7 +13,6 @@ from catbird_django.client.flows import Flow
 from catbird_django.definitions.graph import Graph, final_steps, find_cycles, sort_steps
 from catbird_django.definitions.registry import registry
 
-
 unhurried = settings(deadline=None)  # a machine that is busy with something else is not a failure
 
 
