@@ -194,6 +194,7 @@ CLASHING: list[tuple[Any, Any]] = [
     (tuple[int, str], tuple[int]),
     (tuple[int, str], list[int]),
     (list[int], tuple[int, str]),
+    (tuple[int, int], list[str] | tuple[str, int]),
     (Point, Place),
     (Color, Shape),
     (Color, int),
