@@ -64,10 +64,25 @@ TERMINAL_STATUSES: Final = frozenset({"completed", "failed", "skipped", "cancele
 """Statuses that are final, of every kind of run; everything else is live (R8)."""
 
 
+class SignalVerdict(TextChoices):
+    """What became of a signal (F12): it counted, or why not."""
+
+    ACCEPTED = "accepted", pgettext_lazy("signal verdict", "accepted")
+    DUPLICATE = "duplicate", pgettext_lazy("signal verdict", "the signal was given before")
+    LATE = "late", pgettext_lazy("signal verdict", "the step no longer waits for it")
+    UNKNOWN_RUN = "unknown_run", pgettext_lazy("signal verdict", "there is no such run")
+    UNKNOWN_STEP = "unknown_step", pgettext_lazy("signal verdict", "the flow has no such step")
+    NO_SIGNAL = "no_signal", pgettext_lazy("signal verdict", "the step waits for no signal")
+    NOT_ALLOWED = "not_allowed", pgettext_lazy("signal verdict", "the actor may not give it")
+    MALFORMED = "malformed", pgettext_lazy("signal verdict", "the payload is not of the signal's type")
+
+
 class RunKind(TextChoices):
     """What kind of run an event, a log line or a tag belongs to."""
 
     TASK = "task", pgettext_lazy("run kind", "task")
+    FLOW = "flow", pgettext_lazy("run kind", "flow")
+    STEP = "step", pgettext_lazy("run kind", "step")
 
 
 class RunRole(TextChoices):
@@ -127,4 +142,5 @@ class SettleVerdict(StrEnum):
     CANCELED = "canceled"
     CANCELING = "canceling"
     EXTENDED = "extended"
+    SKIPPED = "skipped"
     STALE = "stale"
