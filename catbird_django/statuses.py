@@ -103,6 +103,14 @@ class RunVerdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+class FlowRunVerdict(StrEnum):
+    """What `cb_run_flows` says of each input."""
+
+    STARTED = "started"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"
+
+
 class RetryVerdict(StrEnum):
     """What `cb_retry_tasks` says of each run: what became of the new one, or why there is none."""
 

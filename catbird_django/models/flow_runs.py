@@ -87,9 +87,16 @@ class FlowRun(models.Model):
         default_permissions = ("view",)
         permissions = [("send_signal", _("Can give signals to runs"))]
         indexes = [
-            models.Index(fields=["expires_at"], name="cb_flow_runs_expiring", condition=Q(expires_at__isnull=False)),
-            models.Index(fields=["deadline_at"], name="cb_flow_runs_deadline", condition=Q(deadline_at__isnull=False)),
-            models.Index(fields=["ending_since"], name="cb_flow_runs_ending", condition=Q(ending_since__isnull=False)),
+            models.Index(
+                fields=["expires_at"],
+                name="cb_flow_runs_expiring",
+                condition=Q(expires_at__isnull=False, finished_at__isnull=True),
+            ),
+            models.Index(
+                fields=["deadline_at"],
+                name="cb_flow_runs_deadline",
+                condition=Q(deadline_at__isnull=False, finished_at__isnull=True),
+            ),
             models.Index(fields=["origin"], name="cb_flow_runs_successors", condition=Q(origin__isnull=False)),
         ]
         constraints = [
@@ -158,9 +165,7 @@ class StepRun(models.Model):
     lost_count = models.IntegerField(_("lost deliveries"), db_default=0)
     priority = models.SmallIntegerField(_("priority"), db_default=0)
     queue = models.TextField(_("queue"), db_default="default")
-    status = models.TextField(
-        _("status"), choices=StepStatus.choices, db_default=StepStatus.WAITING_FOR_DEPENDENCIES
-    )
+    status = models.TextField(_("status"), choices=StepStatus.choices, db_default=StepStatus.WAITING_FOR_DEPENDENCIES)
     lease_until = models.DateTimeField(_("lease until"), null=True)
     visible_at = models.DateTimeField(_("visible at"), null=True, help_text=_("Not claimed before; empty means due."))
     deadline_at = models.DateTimeField(_("deadline"), null=True, help_text=_("Failed if it has not ended by then."))
@@ -313,7 +318,12 @@ class StepInput(models.Model):
     """What a step has received from a step before it: the value when it is small, else where it is to be read (F5)."""
 
     step_run = models.ForeignKey(
-        StepRun, models.DO_NOTHING, related_name="inputs", verbose_name=_("step run"), db_constraint=False, db_index=False
+        StepRun,
+        models.DO_NOTHING,
+        related_name="inputs",
+        verbose_name=_("step run"),
+        db_constraint=False,
+        db_index=False,
     )
     source = models.TextField(_("source"), help_text=_("The name of the step that it comes from."))
     source_run = models.ForeignKey(

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Flow(models.Model):
-    """One version of a flow: a shape that some process has registered. A run stays on the version it began with (F21)."""
+    """One version of a flow: a shape that some process has registered. A run stays on the version it began on (F21)."""
 
     name = models.TextField(_("name"))
     version = models.IntegerField(_("version"), help_text=_("Counts the shapes of the flow, from 1."))
@@ -97,8 +97,12 @@ class StepDependency(models.Model):
     dependency = models.ForeignKey(
         Step, models.DO_NOTHING, related_name="dependents", verbose_name=_("dependency"), db_constraint=False
     )
-    parameter = models.TextField(_("parameter"), null=True, help_text=_("What takes its output; empty: only the order."))
-    is_optional = models.BooleanField(_("optional"), help_text=_("Whether the step runs although the other was skipped."))
+    parameter = models.TextField(
+        _("parameter"), null=True, help_text=_("What takes its output; empty: only the order.")
+    )
+    is_optional = models.BooleanField(
+        _("optional"), help_text=_("Whether the step runs although the other was skipped.")
+    )
     is_order_only = models.BooleanField(_("order only"))
 
     class Meta:

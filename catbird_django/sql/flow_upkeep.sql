@@ -28,8 +28,8 @@ BEGIN
     next_due_in := least(
         (SELECT min(run.visible_at) FROM cb_step_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL),
         (SELECT min(run.deadline_at) FROM cb_step_runs AS run WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL),
-        (SELECT min(run.expires_at) FROM cb_flow_runs AS run WHERE run.expires_at IS NOT NULL AND run.status = 'started'),
-        (SELECT min(run.deadline_at) FROM cb_flow_runs AS run WHERE run.deadline_at IS NOT NULL AND run.status = 'started')
+        (SELECT min(run.expires_at) FROM cb_flow_runs AS run WHERE run.expires_at IS NOT NULL AND run.finished_at IS NULL),
+        (SELECT min(run.deadline_at) FROM cb_flow_runs AS run WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL)
     ) - _cb_now();
     RETURN NEXT;
 END;
@@ -172,7 +172,7 @@ BEGIN
     v_held := _cb_hold_flow_runs(ARRAY(
         SELECT run.id
         FROM cb_flow_runs AS run
-        WHERE run.expires_at <= _cb_now() AND run.status = 'started'
+        WHERE run.expires_at <= _cb_now() AND run.finished_at IS NULL AND run.status = 'started'
         ORDER BY run.expires_at
         LIMIT p_limit
     ));
@@ -218,7 +218,7 @@ BEGIN
     v_flows := _cb_hold_flow_runs(ARRAY(
         SELECT run.id
         FROM cb_flow_runs AS run
-        WHERE run.deadline_at <= _cb_now() AND run.status = 'started'
+        WHERE run.deadline_at <= _cb_now() AND run.finished_at IS NULL AND run.status = 'started'
         ORDER BY run.deadline_at
         LIMIT p_limit
     ));

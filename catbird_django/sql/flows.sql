@@ -45,7 +45,7 @@ BEGIN
     -- Rare, and two processes may register at once: whoever waits finds it done.
     LOCK TABLE cb_flows IN SHARE ROW EXCLUSIVE MODE;
     UPDATE cb_flows
-    SET registered_at = clock_timestamp()
+    SET registered_at = _cb_now()
     WHERE name = p_flow ->> 'name' AND fingerprint = p_flow ->> 'fingerprint';
     IF FOUND THEN
         RETURN;
@@ -58,7 +58,7 @@ BEGIN
            1 + coalesce((SELECT max(known.version) FROM cb_flows AS known WHERE known.name = given.name), 0),
            p_flow ->> 'fingerprint', given.queue, given.description, given.on_fail,
            make_interval(secs => given.deadline), make_interval(secs => given.retention), given.outputs,
-           given.output_required, given.final_count, given.input_schema, given.output_schema, clock_timestamp()
+           given.output_required, given.final_count, given.input_schema, given.output_schema, _cb_now()
     FROM jsonb_to_record(p_flow) AS given (
         name text, queue text, description text, on_fail text, deadline float8, retention float8, outputs jsonb,
         output_required boolean, final_count integer, input_schema jsonb, output_schema jsonb
@@ -174,7 +174,9 @@ BEGIN
         p_concurrency_keys, p_idempotency_keys, NULL, ''
     ) AS made;
     PERFORM _cb_begin_flow_runs(ARRAY(
-        SELECT made.id FROM pg_catalog.unnest(v_ids, v_verdicts) AS made (id, verdict) WHERE made.verdict = 'started'
+        SELECT made.id
+        FROM ROWS FROM (pg_catalog.unnest(v_ids), pg_catalog.unnest(v_verdicts)) AS made (id, verdict)
+        WHERE made.verdict = 'started'
     ));
     IF p_tags IS NOT NULL THEN
         PERFORM _cb_tag_flows(v_ids, v_verdicts, p_tags);
@@ -188,7 +190,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT made.id, made.verdict, v_queue, v_is_awaited
-    FROM pg_catalog.unnest(v_ids, v_verdicts) AS made (id, verdict);
+    FROM ROWS FROM (pg_catalog.unnest(v_ids), pg_catalog.unnest(v_verdicts)) AS made (id, verdict);
 END;
 $$;
 REVOKE ALL ON FUNCTION cb_run_flows(
@@ -272,7 +274,9 @@ BEGIN
             LIMIT 1
         ) AS winner
         WHERE nth <> ALL (v_places);
-        RETURN QUERY SELECT found.nth, found.id, 'duplicate' FROM pg_catalog.unnest(v_found, v_ids) AS found (nth, id);
+        RETURN QUERY
+        SELECT found.nth, found.id, 'duplicate'
+        FROM ROWS FROM (pg_catalog.unnest(v_found), pg_catalog.unnest(v_ids)) AS found (nth, id);
         v_places := v_places || coalesce(v_found, ARRAY[]::integer[]);
         EXIT WHEN pg_catalog.cardinality(v_places) = v_count;
         -- The winner has ended meanwhile and freed its key: try to be the next.

@@ -19,7 +19,7 @@ from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
 
 PRESENT = Path(catbird_django.__file__).parent / "sql"
-SECURITY_DEFINER = {"cb_run_tasks", "cb_wake_tick", "cb_wake_workers"}
+SECURITY_DEFINER = {"cb_run_flows", "cb_run_tasks", "cb_signal_flow", "cb_wake_tick", "cb_wake_workers"}
 
 
 def in_files() -> set[str]:
@@ -171,7 +171,8 @@ def test_grants_name_every_function_and_table_and_nothing_else() -> None:
 
 
 PAYLOAD = {"input", "output", "error", "headers", "input_schema", "output_schema", "delivery_token", "trial_token"}
-PAYLOAD |= {"progress", "details", "message", "tag"}
+PAYLOAD |= {"progress", "details", "message", "tag", "payload", "value", "skip_message", "signal", "signal_schema"}
+PAYLOAD |= {"argument_schemas", "dedupe_id", "started_by"}
 PAYLOAD |= {"debounce_key", "concurrency_key", "idempotency_key", "cancel_reason", "canceled_by"}  # may name people
 
 

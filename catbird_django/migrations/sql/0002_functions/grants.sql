@@ -48,7 +48,7 @@ REVOKE ALL ON FUNCTION cb_revoke(name) FROM PUBLIC;
 CREATE OR REPLACE FUNCTION _cb_producer_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
-    SELECT 'cb_run_tasks, cb_wake_tick, cb_wake_workers'
+    SELECT 'cb_run_flows, cb_run_tasks, cb_signal_flow, cb_wake_tick, cb_wake_workers'
 $$;
 
 -- All our functions but those that grant, as a list for GRANT.
@@ -56,20 +56,32 @@ CREATE OR REPLACE FUNCTION _cb_worker_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     SELECT '
-        _cb_begin_trials, _cb_check_keys, _cb_check_run_options, _cb_check_tags, _cb_compare_order,
-        _cb_complete_canceling_tasks, _cb_condition_error, _cb_contains, _cb_count_failures, _cb_count_successes,
-        _cb_decide_inputs, _cb_different_verdicts, _cb_doctor_checks, _cb_doctor_database, _cb_doctor_history,
+        _cb_advance_flows, _cb_after_flow_failures, _cb_begin_flow_runs, _cb_begin_trials, _cb_cancel_live_steps,
+        _cb_check_keys, _cb_check_run_options, _cb_check_tags, _cb_compare_order, _cb_complete_canceling_steps,
+        _cb_complete_canceling_tasks, _cb_complete_flows, _cb_condition_error, _cb_condition_values, _cb_contains,
+        _cb_count_failures, _cb_count_successes, _cb_deadline_error, _cb_decide_conditions, _cb_decide_inputs,
+        _cb_decide_steps, _cb_different_verdicts, _cb_doctor_checks, _cb_doctor_database, _cb_doctor_history,
         _cb_doctor_keys, _cb_doctor_orphans, _cb_doctor_runs, _cb_doctor_waiting, _cb_doctor_workers,
-        _cb_end_canceling_tasks, _cb_end_overdue_canceling_tasks, _cb_error_in_short, _cb_evaluate_condition,
-        _cb_expire_tasks, _cb_find_value, _cb_limit_to_breakers, _cb_lock_breakers, _cb_lost_error,
-        _cb_make_tasks_due, _cb_may_finish, _cb_note_claims, _cb_note_failures, _cb_note_task_events,
-        _cb_notify_sleepers, _cb_now, _cb_run_debounced_tasks, _cb_run_keyed_tasks, _cb_run_on_fail,
-        _cb_run_special_tasks, _cb_tag_tasks, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_tasks,
-        _cb_test_field, _cb_trial_until, _cb_verdicts, cb_announce_sleep, cb_cancel_claimed_tasks, cb_cancel_tasks,
-        cb_claim_suspect_tasks, cb_claim_tasks, cb_complete_tasks, cb_count_abandoned, cb_doctor, cb_drain_worker,
-        cb_extend_tasks, cb_fail_tasks, cb_find_task_lanes, cb_log_tasks, cb_prune_tasks, cb_read_task_runs,
-        cb_register_tasks, cb_register_worker, cb_release_tasks, cb_renew_worker, cb_report_tasks, cb_retry_tasks,
-        cb_run_tasks, cb_schema_version, cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers, cb_writers
+        _cb_end_canceling_steps, _cb_end_canceling_tasks, _cb_end_overdue_canceling_steps,
+        _cb_end_overdue_canceling_tasks, _cb_end_stopped_flows, _cb_error_in_short, _cb_evaluate_condition,
+        _cb_expire_flows, _cb_expire_tasks, _cb_fail_flows_of, _cb_fail_overdue_flows, _cb_fail_waiting_steps,
+        _cb_find_suspect_steps, _cb_find_value, _cb_hold_flow_runs, _cb_judge_signal, _cb_lacks_a_dependency,
+        _cb_limit_to_breakers, _cb_lock_breakers, _cb_lock_flow_runs_of, _cb_lost_error, _cb_make_flow_runs,
+        _cb_make_steps_due, _cb_make_tasks_due, _cb_may_finish, _cb_meet_requirements, _cb_meet_signal,
+        _cb_no_output_error, _cb_note_claims, _cb_note_events, _cb_note_failures, _cb_note_step_failures,
+        _cb_note_task_events, _cb_notify_sleepers, _cb_now, _cb_outputs_for, _cb_queue_steps, _cb_register_flow,
+        _cb_register_steps, _cb_run_debounced_tasks, _cb_run_flow_on_fail, _cb_run_keyed_tasks, _cb_run_on_fail,
+        _cb_run_special_tasks, _cb_settle_steps_end, _cb_signal_of, _cb_skip_waiting_steps, _cb_step_may_finish,
+        _cb_stop_flows, _cb_tag_flows, _cb_tag_tasks, _cb_take_back_lost_steps, _cb_take_back_lost_tasks,
+        _cb_take_lease, _cb_tell_finished_flows, _cb_tell_finished_tasks, _cb_test_field, _cb_tick_flows,
+        _cb_trial_until, _cb_verdicts, cb_announce_sleep, cb_cancel_claimed_steps, cb_cancel_claimed_tasks,
+        cb_cancel_flows, cb_cancel_tasks, cb_claim_steps, cb_claim_suspect_tasks, cb_claim_tasks, cb_complete_steps,
+        cb_complete_tasks, cb_count_abandoned, cb_doctor, cb_drain_worker, cb_explain_flow, cb_extend_steps,
+        cb_extend_tasks, cb_fail_steps, cb_fail_tasks, cb_find_step_lanes, cb_find_steps, cb_find_task_lanes,
+        cb_log_tasks, cb_prune_tasks, cb_read_flow_runs, cb_read_step_runs, cb_read_task_runs, cb_register_flows,
+        cb_register_tasks, cb_register_worker, cb_release_steps, cb_release_tasks, cb_renew_worker, cb_report_tasks,
+        cb_retry_tasks, cb_run_flows, cb_run_tasks, cb_schema_version, cb_signal_flow, cb_skip_steps, cb_stop_worker,
+        cb_tick, cb_wake_tick, cb_wake_workers, cb_writers
     '
 $$;
 
@@ -77,7 +89,10 @@ $$;
 CREATE OR REPLACE FUNCTION _cb_tables()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
-    SELECT 'cb_breakers, cb_events, cb_leases, cb_run_logs, cb_run_tags, cb_task_runs, cb_tasks, cb_workers'
+    SELECT '
+        cb_breakers, cb_events, cb_flow_runs, cb_flows, cb_leases, cb_run_logs, cb_run_tags, cb_signals,
+        cb_step_dependencies, cb_step_inputs, cb_step_readiness, cb_step_runs, cb_steps, cb_task_runs, cb_tasks, cb_workers
+    '
 $$;
 
 -- The GRANT statements that let a role read what holds no payload. A new column is hidden until it is named here.
@@ -97,6 +112,20 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
             ('cb_breakers', 'id, task_id, failure_count, open_until, trial_run_id'),
             ('cb_run_logs', 'id, at, run_kind, run_id, attempt, level'),
             ('cb_run_tags', 'id, run_kind, run_id'),
+            ('cb_flows', 'id, name, version, fingerprint, queue, description, on_fail, deadline, retention, outputs,
+                output_required, final_count, registered_at'),
+            ('cb_steps', 'id, flow_id, position, name, kind, description, handler, fingerprint, dependency_count,
+                required_count, takes_input, takes_signal, condition, condition_needs_signal, may_skip, on_unmet,
+                on_exhausted, on_cancel, is_final, output_rank, max_retries, max_lost, delay, deadline, options'),
+            ('cb_step_dependencies', 'id, step_id, dependency_id, parameter, is_optional, is_order_only'),
+            ('cb_flow_runs', 'id, flow_id, flow_name, status, priority, queue, expires_at, deadline_at, origin_id, role,
+                run_at, started_at, finished_at, ending_since, outcome'),
+            ('cb_step_runs', 'id, flow_run_id, step_id, lost_count, priority, queue, status, lease_until, visible_at,
+                deadline_at, cancel_requested_at, skip_reason, worker_id, delivery_count, failure_count, signaled_at,
+                queued_at, started_at, finished_at'),
+            ('cb_step_readiness', 'id, flow_run_id, step_id, step_run_id, required_count, completed_count, skipped_count'),
+            ('cb_step_inputs', 'id, step_run_id, source, source_run_id, place, is_skipped'),
+            ('cb_signals', 'id, flow_run_id, step, actor, verdict, at'),
             ('cb_events', 'id, at, run_kind, run_id, event, from_status, to_status, actor')
     ) AS visible (table_name, columns)
 $$;

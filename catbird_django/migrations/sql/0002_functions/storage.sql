@@ -23,3 +23,19 @@ ALTER TABLE cb_breakers SET (
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 200
 );
+
+-- Steps are claimed and settled like task runs, and their counts are written once for each thing they require.
+ALTER TABLE cb_step_runs SET (
+    fillfactor = 85,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_scale_factor = 0.2,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);
+ALTER TABLE cb_step_readiness SET (
+    fillfactor = 85,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);

@@ -1,0 +1,162 @@
+"""`sql/steps.sql`, called from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from catbird_django.engine.call import Function, columns
+from catbird_django.engine.tasks import Delivery, JsonText, _verdicts
+from catbird_django.statuses import SettleVerdict
+
+_SETTLE = {"step_run_ids": "bigint[]", "delivery_tokens": "uuid[]"}
+
+FIND = Function("cb_find_steps", flows="text[]", steps="text[]", fingerprints="text[]")
+FIND_LANES = Function("cb_find_step_lanes", step_ids="bigint[]", queues="text[]")
+CLAIM = Function(
+    "cb_claim_steps",
+    answering="""run_id, delivery_token::text, queue, step_id, priority, flow_run_id, input, headers, outputs, signal,
+    delivery_count, failure_count, lost_count""",
+    worker_id="bigint",
+    lease="interval",
+    queues="text[]",
+    step_ids="bigint[]",
+    priorities="integer[]",
+    low_ids="bigint[]",
+    limits="integer[]",
+    suspect="boolean",
+    all_events="boolean",
+)
+COMPLETE = Function("cb_complete_steps", **_SETTLE, outputs="jsonb[]", notify="boolean", all_events="boolean")
+FAIL = Function("cb_fail_steps", **_SETTLE, errors="jsonb[]", retry_delays="interval[]", notify="boolean")
+SKIP = Function("cb_skip_steps", **_SETTLE, reasons="text[]", notify="boolean")
+RELEASE = Function("cb_release_steps", **_SETTLE, delays="interval[]", notify="boolean")
+EXTEND = Function("cb_extend_steps", **_SETTLE, lease="interval")
+
+
+class StepKey(NamedTuple):
+    """A step as code knows it: the same name and fingerprint mean that it is called in the same way."""
+
+    flow: str
+    step: str
+    fingerprint: str
+
+
+class StepLaneHead(NamedTuple):
+    """A lane of step runs that has due ones, and the oldest of them."""
+
+    queue: str
+    step_id: int
+    priority: int
+    head_id: int
+    is_suspect: bool
+
+
+class StepClaim(NamedTuple):
+    """A claimed step run: what to run, with what, how often it was tried."""
+
+    run_id: int
+    delivery: Delivery
+    queue: str
+    step_id: int
+    priority: int
+    flow_run_id: int
+    input: JsonText | None
+    headers: JsonText | None
+    outputs: JsonText | None
+    """Of the steps before it, by name; what was skipped is missing."""
+    signal: JsonText | None
+    delivery_count: int
+    failure_count: int
+    lost_count: int
+
+    @property
+    def attempt(self) -> int:
+        return self.failure_count + self.lost_count + 1
+
+
+def find_steps(keys: Sequence[StepKey], *, using: str) -> dict[int, StepKey]:
+    """Find the stored steps, of any version, that are called as these are; by their ids."""
+    flows, steps, fingerprints = columns(keys, 3)
+    rows = FIND.rows(using, flows=flows, steps=steps, fingerprints=fingerprints)
+    return {step_id: keys[place - 1] for step_id, place in rows}
+
+
+def find_step_lanes(step_ids: Sequence[int], queues: Sequence[str] | None, *, using: str) -> list[StepLaneHead]:
+    """Find the lanes of these steps and queues (None: all) that have due runs."""
+    rows = FIND_LANES.rows(using, step_ids=list(step_ids), queues=None if queues is None else list(queues))
+    return [StepLaneHead(*row) for row in rows]
+
+
+def claim_steps(
+    lanes: Sequence[tuple[str, int, int, int, int]],
+    *,
+    worker_id: int,
+    lease: timedelta,
+    suspect: bool = False,
+    all_events: bool = False,
+    using: str,
+) -> list[StepClaim]:
+    """Claim due step runs of these lanes: queue, step, priority, low-water mark and limit of each."""
+    queues, step_ids, priorities, low_ids, limits = columns(lanes, 5)
+    rows = CLAIM.rows(
+        using,
+        worker_id=worker_id,
+        lease=lease,
+        queues=queues,
+        step_ids=step_ids,
+        priorities=priorities,
+        low_ids=low_ids,
+        limits=limits,
+        suspect=suspect,
+        all_events=all_events,
+    )
+    return [StepClaim._make((row[0], Delivery._make((row[0], row[1])), *row[2:])) for row in rows]
+
+
+def complete_steps(
+    completions: Sequence[tuple[Delivery, JsonText]], *, notify: bool, all_events: bool = False, using: str
+) -> list[SettleVerdict]:
+    """Complete these steps and let their runs go on; say of each, in order, whether it was still ours."""
+    ids, tokens = columns([delivery for delivery, _ in completions], 2)
+    outputs = [output for _, output in completions]
+    return _verdicts(
+        COMPLETE.rows(
+            using, step_run_ids=ids, delivery_tokens=tokens, outputs=outputs, notify=notify, all_events=all_events
+        )
+    )
+
+
+def fail_steps(
+    failures: Sequence[tuple[Delivery, JsonText, timedelta | None]], *, notify: bool, using: str
+) -> list[SettleVerdict]:
+    """Report failed attempts, each with the delay of its retry (None: no retry); say what became of each, in order."""
+    ids, tokens = columns([delivery for delivery, _, _ in failures], 2)
+    errors = [error for _, error, _ in failures]
+    delays = [delay for _, _, delay in failures]
+    return _verdicts(
+        FAIL.rows(using, step_run_ids=ids, delivery_tokens=tokens, errors=errors, retry_delays=delays, notify=notify)
+    )
+
+
+def skip_steps(skips: Sequence[tuple[Delivery, str]], *, notify: bool, using: str) -> list[SettleVerdict]:
+    """Skip these steps as their handlers asked to, each for a reason; say of each whether it was still ours."""
+    ids, tokens = columns([delivery for delivery, _ in skips], 2)
+    reasons = [reason for _, reason in skips]
+    return _verdicts(SKIP.rows(using, step_run_ids=ids, delivery_tokens=tokens, reasons=reasons, notify=notify))
+
+
+def release_steps(
+    releases: Sequence[tuple[Delivery, timedelta | None]], *, notify: bool, using: str
+) -> list[SettleVerdict]:
+    """Give these steps back, unfinished, to be run at once (None) or after a delay; say of each whether it was ours."""
+    ids, tokens = columns([delivery for delivery, _ in releases], 2)
+    delays = [delay for _, delay in releases]
+    return _verdicts(RELEASE.rows(using, step_run_ids=ids, delivery_tokens=tokens, delays=delays, notify=notify))
+
+
+def extend_steps(deliveries: Sequence[Delivery], *, lease: timedelta, using: str) -> list[SettleVerdict]:
+    """Renew the leases of these steps; say of each, in order, whether it was still ours."""
+    ids, tokens = columns(deliveries, 2)
+    return _verdicts(EXTEND.rows(using, step_run_ids=ids, delivery_tokens=tokens, lease=lease))
