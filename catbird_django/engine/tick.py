@@ -24,6 +24,8 @@ class Tick(NamedTuple):
     is_full: bool
     """Whether there may be more to do at once."""
     lost_count: int
+    dead_rows: int
+    """Dead rows among the runs, as far as the statistics know; 0 for who is not elected."""
 
 
 def tick(worker_id: int, *, hold: timedelta, limit: int, cancel_grace: timedelta, using: str) -> Tick:
