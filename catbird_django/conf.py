@@ -98,7 +98,7 @@ class Settings:
     idle_poll_interval: timedelta = _setting(5, _duration)
     """How often an idle worker looks for work while LISTEN is known to be alive."""
     worker_ttl: timedelta = _setting(300, _duration)
-    """After how long a worker that was not heard of is no longer shown as alive."""
+    """After how long a worker that was not heard of is no longer shown as alive, and taken off the record."""
     concurrency: int = _setting(10, _count)
     """How many sync handlers (on threads), and how many async ones (on a loop), one worker runs at the same time."""
     prefetch: int = _setting(200, _count)

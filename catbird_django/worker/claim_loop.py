@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,6 +21,7 @@ from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.lanes import Lanes
+from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
@@ -98,7 +100,9 @@ class ClaimLoop:
         bell: Bell,
         poll_interval: timedelta,
         idle_poll_interval: timedelta,
+        calling: Calling = nullcontext,
     ) -> None:
+        self._calling = calling
         self._calls = calls
         self._capacities = capacities
         self._bell = bell
@@ -142,6 +146,10 @@ class ClaimLoop:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
+        with self._calling():
+            self._loop()
+
+    def _loop(self) -> None:
         while not self._stopping:
             rings = self._bell.rings()  # before the look: what rings during it is not slept over
             try:

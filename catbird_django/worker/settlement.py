@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from django.db import connections
 
@@ -21,6 +22,7 @@ from catbird_django.failpoints import before_commit, reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, failure
+from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
@@ -41,7 +43,9 @@ class Settlement:
         settled: Callable[[Sequence[Delivery]], None],
         send_words_of: Callable[[Sequence[Delivery]], None] = lambda _: None,
         failed: Callable[[Sequence[Failed]], None] = lambda _: None,
+        calling: Calling = nullcontext,
     ) -> None:
+        self._calling = calling
         self._using = using
         self._notify = notify
         self._all_events = all_events
@@ -78,6 +82,10 @@ class Settlement:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        with self._calling():
+            self._loop()
+
+    def _loop(self) -> None:
         while True:
             self._arrived.wait()
             self._arrived.clear()
