@@ -62,14 +62,16 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         _cb_doctor_keys, _cb_doctor_orphans, _cb_doctor_runs, _cb_doctor_waiting, _cb_doctor_workers,
         _cb_end_canceling_tasks, _cb_end_overdue_canceling_tasks, _cb_error_in_short, _cb_evaluate_condition,
         _cb_expire_tasks, _cb_find_value, _cb_limit_to_breakers, _cb_lock_breakers, _cb_lost_error,
-        _cb_make_tasks_due, _cb_may_finish, _cb_note_claims, _cb_note_failures, _cb_note_task_events,
-        _cb_notify_sleepers, _cb_now, _cb_run_debounced_tasks, _cb_run_keyed_tasks, _cb_run_on_fail,
-        _cb_run_special_tasks, _cb_tag_tasks, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_tasks,
-        _cb_test_field, _cb_trial_until, _cb_verdicts, cb_announce_sleep, cb_cancel_claimed_tasks, cb_cancel_tasks,
-        cb_claim_suspect_tasks, cb_claim_tasks, cb_complete_tasks, cb_count_abandoned, cb_doctor, cb_drain_worker,
-        cb_extend_tasks, cb_fail_tasks, cb_find_task_lanes, cb_log_tasks, cb_prune_tasks, cb_read_task_runs,
-        cb_register_tasks, cb_register_worker, cb_release_tasks, cb_renew_worker, cb_report_tasks, cb_retry_tasks,
-        cb_run_tasks, cb_schema_version, cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers, cb_writers
+        _cb_make_tasks_due, _cb_may_finish, _cb_may_vacuum, _cb_note_claims, _cb_note_failures, _cb_note_task_events,
+        _cb_notify_sleepers, _cb_now, _cb_old_transactions, _cb_remove_tasks, _cb_run_debounced_tasks,
+        _cb_run_keyed_tasks, _cb_run_on_fail, _cb_run_special_tasks, _cb_tag_tasks, _cb_take_back_lost_tasks,
+        _cb_take_lease, _cb_tell_finished_tasks, _cb_test_field, _cb_trial_until, _cb_verdicts, cb_announce_sleep,
+        cb_apply_retention, cb_cancel_claimed_tasks, cb_cancel_tasks, cb_claim_suspect_tasks, cb_claim_tasks,
+        cb_complete_tasks, cb_count_abandoned, cb_dead_rows, cb_doctor, cb_drain_worker, cb_extend_tasks,
+        cb_fail_tasks, cb_find_task_lanes, cb_keep_house, cb_log_tasks, cb_ping_worker, cb_prune_tasks,
+        cb_read_task_runs, cb_register_tasks, cb_register_worker, cb_release_tasks, cb_renew_worker, cb_report_tasks,
+        cb_retry_tasks, cb_run_tasks, cb_schema_version, cb_set_listening, cb_stop_worker, cb_tick, cb_wake_tick,
+        cb_wake_workers, cb_writers
     '
 $$;
 
