@@ -88,7 +88,8 @@ class LeaseKeeper:
             self._loop()
 
     def _loop(self) -> None:
-        regular = pause = self._lease.total_seconds() / 3
+        regular = self._lease.total_seconds() / 3
+        pause = 0.0  # connect now: when it matters there may be no connection left
         backoff = Backoff()
         while True:
             self._woken.wait(pause)
