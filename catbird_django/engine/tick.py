@@ -32,7 +32,8 @@ def tick(worker_id: int, *, hold: timedelta, limit: int, cancel_grace: timedelta
     """Do one round of upkeep, if this worker is elected to it."""
     with before_commit("in-sweep", using):
         [row] = TICK.rows(using, worker_id=worker_id, hold=hold, limit=limit, cancel_grace=cancel_grace)
-    return Tick(*row)
+    is_elected, queues, seconds, *rest = row
+    return Tick(is_elected, queues, None if seconds is None else timedelta(seconds=seconds), *rest)
 
 
 def wake_tick(*, using: str) -> None:
