@@ -6,9 +6,12 @@ import json
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 from django.db import connections, transaction
 
+from catbird_django.engine.retention import prune_tasks
+from tests.chaos.checks import TERMINAL
 from tests.chaos.cluster import CHECKOUT
 from tests.chaos.processes import LEASE
 from tests.chaos.rounds import Round
@@ -82,6 +85,26 @@ def what_was_committed_runs_though_the_client_died_at_once(round_: Round) -> Non
     round_.until_ended([run_id])
 
     round_.expect_counts(run_id, deliveries=1)
+
+
+@scenario("pruned while runs waited")
+def retention_removes_only_what_has_ended(round_: Round) -> None:
+    round_.start_worker()
+    runs = [*round_.load(20, seconds=0.05), *(round_.run("stumble", None) for _ in range(5))]
+    runs += [round_.run("note", {}, delay=delay) for delay in (0.5, 1, 1.5)]
+    long = round_.run("note", {"seconds": 2})
+    removed = 0
+    while round_.query("SELECT 1 FROM cb_task_runs"):
+        removed += sum(count for count, _ in prune_tasks(TERMINAL, timedelta(0), using=round_.using))
+        connections[round_.using].close()
+        time.sleep(0.2)
+    if removed:
+        round_.saw("pruned while runs waited")
+
+    ended = {run for run, _, _, phase in round_.effects() if phase == "end"}
+    round_.accepted.clear()  # they are gone, and the ledger knows that each had its turn
+    round_.expect(removed == len(runs) + 1, f"{removed} of {len(runs) + 1} were removed")
+    round_.expect(ended == {*runs, long}, f"never ended: {({*runs, long}) - ended}")
 
 
 @scenario("its row was gone")
