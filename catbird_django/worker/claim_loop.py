@@ -52,6 +52,7 @@ class Calls:
     find_writers: Callable[[], Writers]
     hand_over: Callable[[Sequence[TaskClaim]], None]
     put_off: Callable[[Collection[int]], None]
+    in_doubt: Callable[[], Collection[int]]
     has_settled_enough: Callable[[], bool]
     is_listening: Callable[[], bool]
     is_idle: Callable[[], bool]
@@ -184,7 +185,8 @@ class ClaimLoop:
         if suspects and self._claim_suspect(suspects):
             return Look.CLAIMED
         # Nothing waits beside a suspect run, nor is there any room for one while something waits (T7a).
-        requests = self._lanes.requests(self._capacities, ahead=not (suspects or self._holds_suspect()))
+        is_alone = bool(suspects) or self._holds_suspect()
+        requests = self._lanes.requests(self._capacities, ahead=not is_alone, without=self._calls.in_doubt())
         if not requests:
             return self._held_back(is_fresh=is_fresh)
         claims = self._calls.claim(requests)

@@ -42,7 +42,6 @@ class Settlement:
         all_events: bool = False,
         settled: Callable[[Sequence[Delivery]], None],
         send_words_of: Callable[[Sequence[Delivery]], None] = lambda _: None,
-        failed: Callable[[Sequence[Failed]], None] = lambda _: None,
         calling: Calling = nullcontext,
     ) -> None:
         self._calling = calling
@@ -51,7 +50,6 @@ class Settlement:
         self._all_events = all_events
         self._settled = settled
         self._send_words_of = send_words_of
-        self._failed = failed
         self._outcomes: deque[Outcome] = deque()
         self._arrived = threading.Event()
         self._stopping = False
@@ -146,7 +144,6 @@ class Settlement:
                 failed = [outcome for outcome in batch if isinstance(outcome, Failed)]
                 failures = [(outcome.claim.delivery, outcome.error, outcome.retry_in) for outcome in failed]
                 verdicts = engine.fail_tasks(failures, notify=self._notify, using=self._using)
-                self._failed(failed)
             case Released():
                 delays = [outcome.delay for outcome in batch if isinstance(outcome, Released)]
                 releases = list(zip(deliveries, delays, strict=True))

@@ -22,6 +22,7 @@ from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities, Capacity, TaskLimits
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
+from catbird_django.worker.doubts import Doubts
 from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.handlers import build_handlers, runnable_tasks
@@ -107,12 +108,20 @@ class Worker:
             interrupt_grace=settings.interrupt_grace,
             is_canceled=self._is_canceled,
         )
+        self._doubts = Doubts(
+            {
+                handler.task_id: handler.options.breaker.failures
+                for handler in self._handlers.values()
+                if handler.options.breaker is not None
+            }
+        )
         self._executor = executor = Executor(
             self._handlers,
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, reports=self._reports, is_canceled=self._is_canceled),
             watchdog=self._watchdog,
+            doubts=self._doubts,
             run_in_process=self._processes.run,
         )
         self._settlement = Settlement(
@@ -121,7 +130,6 @@ class Worker:
             all_events=settings.events == "all",
             settled=self._settled,
             send_words_of=self._reports.send_words_of,
-            failed=self._failed,
             calling=calling,
         )
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
@@ -202,6 +210,7 @@ class Worker:
             find_writers=partial(workers.find_writers, using=self._using),
             hand_over=self._hand_over,
             put_off=self._put_off,
+            in_doubt=lambda: self._doubts.tasks,
             has_settled_enough=self._has_settled_enough,
             is_listening=lambda: self._wakeups.is_listening(),
             is_idle=self._is_idle,
@@ -332,13 +341,10 @@ class Worker:
                     self._capacities[claim.task_id].give_back(claim.task_id, finished=False)
                     self._settlement.add(Released(claim))
 
-    def _failed(self, failures: Sequence[Failed]) -> None:
-        """What has failed may have opened a circuit breaker."""
-        if any(self._handlers[failed.claim.task_id].options.breaker is not None for failed in failures):
-            self._claim_loop.look_anew()
-
     def _finish(self, outcome: Outcome) -> None:
         """Take the outcome of a claim from whoever ran it."""
+        if type(outcome) is Failed:
+            self._doubts.failed(outcome.claim)
         self._settlement.add(outcome)
         task_id = outcome.claim.task_id
         if self._capacities[task_id].give_back(task_id, finished=True):
@@ -360,6 +366,8 @@ class Worker:
         """Let go of what the database has taken; perhaps only that kept us from claiming."""
         self._leases.let_go(deliveries)
         self._housekeeper.settled(len(deliveries))
+        if self._doubts.settled(deliveries):
+            self._claim_loop.look_anew()  # a circuit breaker may be open now
         self._settled_count += len(deliveries)
         if self._options.limits.runs is not None and self._settled_count >= self._options.limits.runs:
             self.drain()
