@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import resource
+import signal
 import sys
 import threading
 import time
@@ -215,3 +218,43 @@ def litter(trick: Trick) -> None:
                 os.closerange(3, 256)
                 time.sleep(2)
                 os._exit(0)
+
+
+# Handlers that are too much for a thread
+
+
+@task(isolation="process")
+def crash(trick: Trick) -> None:
+    """End the process of its own that it runs in."""
+    match trick.how:
+        case "os._exit":
+            os._exit(9)
+        case "segmentation fault":
+            ctypes.string_at(0)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "sys.exit":
+            sys.exit(3)
+        case "too much memory":
+            resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+            bytearray(2**32)
+
+
+@task(timeout=0.5)
+def never_return(trick: Trick) -> None:
+    """Outlive the timeout, in ways that can and cannot be interrupted."""
+    while trick.how == "busy":
+        pass
+    threading.Event().wait()
+
+
+@task(timeout=0.5)
+async def anever_return(trick: Trick) -> None:
+    """The same on the event loop."""
+    await asyncio.Event().wait()
+
+
+@task(timeout=0.5, isolation="process")
+def never_return_from_a_process(trick: Trick) -> None:
+    """The same where it can be killed."""
+    threading.Event().wait()

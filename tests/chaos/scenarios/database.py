@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from contextlib import ExitStack
@@ -267,3 +269,54 @@ def a_dump_made_under_load_goes_on_where_it_was(round_: Round) -> None:
         f"TRUNCATE {round_.database}.fx", database=LEDGER
     )  # what was after the dump, nobody remembers
     round_.start_worker()
+
+
+REFUSE_SOME = """
+    CREATE FUNCTION chaos_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF random() < 0.3 THEN
+            RAISE EXCEPTION 'a deadlock, they say' USING ERRCODE = '40P01';
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER chaos_refuse AFTER UPDATE ON cb_task_runs FOR EACH STATEMENT EXECUTE FUNCTION chaos_refuse();
+"""
+
+
+@scenario("a deadlock")
+def deadlocks_are_repeated_and_charged_to_nobody(round_: Round) -> None:
+    round_.cluster.execute(REFUSE_SOME, database=round_.database)
+    worker = round_.start_worker()
+    before = round_.cluster.said().count("a deadlock, they say")
+    runs = [*round_.load(60, seconds=0.05), *(round_.run("stumble", None) for _ in range(5))]
+
+    round_.until_ended(runs)
+
+    round_.seen["a deadlock"] += round_.cluster.said().count("a deadlock, they say") - before
+    round_.expect(set(round_.column("status", runs)) == {"completed"}, "a conflict was charged to a run")
+    round_.expect(max(round_.column("lost_count", runs)) == 0, "a lease was lost")
+    round_.expect(worker.is_alive, "the worker has ended")
+
+
+@scenario("the server fell silent", alone=True)
+def a_sleeping_worker_finds_out_that_its_sessions_are_silent(round_: Round) -> None:
+    """Half-open: its sockets stay and take what it sends, and nothing comes back. New ones are served."""
+    round_.start_worker()
+    round_.until_ended([round_.run("echo", 1)])
+    round_.until(lambda: round_.query("SELECT 1 FROM cb_workers WHERE sleeping_since IS NOT NULL"), what="sleep")
+    idle = (
+        "SELECT pid FROM pg_stat_activity WHERE datname = %s AND usename = %s AND state = 'idle'"
+        " AND wait_event = 'ClientRead'"
+    )
+    silent = [pid for (pid,) in round_.query(idle, [round_.database, WORKER_ROLE])]
+    for pid in silent:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        round_.seen["the server fell silent"] += len(silent)
+        since = time.time()
+        run_id = round_.run("note")
+        round_.recoveries.append(round(round_.until_begun(run_id, seconds=30) - since, 2))
+        round_.until_ended([run_id], seconds=30)
+    finally:
+        for pid in silent:
+            os.kill(pid, signal.SIGCONT)

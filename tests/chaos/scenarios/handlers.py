@@ -21,6 +21,7 @@ SPOILED = (
     "statement timeout",
     "terminated",
 )
+CRASHES = ("os._exit", "segmentation fault", "killed", "sys.exit", "too much memory")
 LONGEST_ERROR = 64 * 1024
 
 
@@ -78,3 +79,39 @@ def handlers_that_leave_things_behind_do_not_stop_the_worker(round_: Round) -> N
         round_.expect(set(round_.column("status", runs)) == {"completed"}, f"{how}: a run did not complete")
         round_.saw(how)
     round_.expect(Path(f"/proc/{worker.pid}/cwd").resolve() == Path("/"), "the directory was not changed")
+
+
+@scenario(*CRASHES)
+def a_handler_that_crashes_in_a_process_of_its_own_fails_alone(round_: Round) -> None:
+    worker = round_.start_worker()
+    neighbours = round_.load(40, seconds=0.2)
+    runs = [round_.run("crash", {"how": how}) for how in CRASHES]
+
+    round_.until_ended(runs + neighbours)
+
+    for how, row in zip(CRASHES, map(round_.row, runs), strict=True):
+        round_.expect(row["status"] == "failed", f"{how}: it is {row['status']}")
+        round_.expect_counts(row["id"], deliveries=1, failures=1)
+        round_.saw(how)
+    round_.expect(set(round_.column("status", neighbours)) == {"completed"}, "a neighbour did not complete")
+    round_.expect(worker.is_alive, "the worker has ended")
+
+
+@scenario("busy", "deaf", "on the loop", "in a process")
+def a_handler_that_never_returns_gives_its_slot_back(round_: Round) -> None:
+    """One slot: what comes next needs it."""
+    worker = round_.start_worker("--concurrency", "1", settings={"INTERRUPT_GRACE": 0.5})
+    ways = {
+        "busy": "never_return",
+        "deaf": "never_return",
+        "on the loop": "anever_return",
+        "in a process": "never_return_from_a_process",
+    }
+    for how, task in ways.items():
+        stuck = round_.run(task, {"how": how})
+        after = [round_.run("note"), round_.run("anote")]
+        round_.until_ended([stuck, *after], seconds=10)
+        row = round_.row(stuck)
+        round_.expect(row["status"] == "failed" and row["error"]["type"] == "HandlerTimeout", f"{how}: {row['error']}")
+        round_.saw(how)
+    round_.expect(worker.is_alive, "the worker has ended")
