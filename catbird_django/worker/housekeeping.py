@@ -146,8 +146,8 @@ class House:
         self.due_at = 0.0
 
     def act(self) -> None:
-        self.due_at = self._clock() + LOOK_AROUND_EVERY
         found = engine.keep_house(worker_ttl=self._worker_ttl, keep_stopped=KEEP_STOPPED, using=self._using)
+        self.due_at = self._clock() + LOOK_AROUND_EVERY
         if found.lost_workers:
             logger.warning("workers were not heard of", extra={"workers": list(found.lost_workers)})
         if found.old_transactions:
