@@ -263,7 +263,7 @@ class ClaimLoop:
         """How long until the next look, if nobody wakes us."""
         rest = self._lanes.rests_for
         pause = self._usual_pause()
-        return pause if rest is None else min(pause, max(rest.total_seconds(), SHORTEST_PAUSE))
+        return pause if rest is None else min(pause, max(rest, SHORTEST_PAUSE))
 
     def _usual_pause(self) -> float:
         if not (self._calls.is_listening() and self._has_announced):

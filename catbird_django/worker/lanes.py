@@ -11,7 +11,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest, TaskClaim
 from catbird_django.worker.capacity import Capacities, Capacity
@@ -36,8 +35,8 @@ class Lanes:
         self._suspects: set[int] = set()
         self.resting: frozenset[int] = frozenset()
         """The tasks whose circuit breaker is open (T9)."""
-        self.rests_for: timedelta | None = None
-        """How long until the next of the tasks that are kept back by their breaker may be tried; None without any."""
+        self.rests_for: float | None = None
+        """In how many seconds the next task that its breaker keeps back may be tried; None when there is none."""
         self._found_at = float("-inf")
 
     def __bool__(self) -> bool:

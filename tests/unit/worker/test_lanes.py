@@ -1,6 +1,5 @@
 """T4b and the low-water mark: which lanes are asked, in which order, from where."""
 
-from datetime import timedelta
 from uuid import uuid4
 
 from catbird_django.engine.tasks import Lane, LaneHead, TaskClaim
@@ -157,7 +156,7 @@ def test_without_claiming_ahead_only_free_slots_are_asked_for() -> None:
 def test_tasks_that_are_in_doubt_or_resting_are_left_alone() -> None:
     """T9."""
     lanes = Lanes()
-    moment = timedelta(seconds=7)
+    moment = 7.0
     lanes.found(
         [
             LaneHead("default", 1, 0, 1),
