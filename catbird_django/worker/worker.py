@@ -370,6 +370,7 @@ class Worker:
             self._claim_loop.look_anew()  # a circuit breaker may be open now
         self._settled_count += len(deliveries)
         if self._options.limits.runs is not None and self._settled_count >= self._options.limits.runs:
+            self._claim_loop.claim_no_more()
             self.drain()
         if self._has_settled_enough():
             self._bell.ring()

@@ -74,7 +74,7 @@ def error_of(handle: TaskHandle[Any]) -> dict[str, str]:
     ],
 )
 def test_a_process_that_dies_is_a_failed_attempt_and_the_neighbours_finish(way: str, message: str) -> None:
-    neighbours = unruly.neighbour.run_many([0.5] * 3)
+    neighbours = unruly.take_time.run_many([0.5] * 3)
     other = unruly.misbehave.run("nothing")
     handle = unruly.misbehave.run(way)
 

@@ -20,10 +20,10 @@ from catbird_django.definitions.registry import registry
 from catbird_django.engine.reports import MAX_LINES
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.errors import UnknownName
+from catbird_django.worker.channel import Channel, HungUp, Message
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.fresh_process import die_with_parent
 from catbird_django.worker.handlers import TaskHandler, build_handlers
-from catbird_django.worker.isolation.channel import Channel, HungUp, Message
 from catbird_django.worker.isolation.messages import claim_from_json, outcome_as_json
 from catbird_django.worker.outcome import Outcome, failure
 from catbird_django.worker.recycling import Limits
