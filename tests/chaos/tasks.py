@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from catbird_django import TaskContext, task
@@ -98,6 +99,12 @@ def look_at_the_tables() -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM cb_tasks")
         return int(cursor.fetchone()[0])
+
+
+@task
+async def alook_at_the_tables() -> int:
+    """The same from the event loop."""
+    return await sync_to_async(look_at_the_tables)()
 
 
 @task
