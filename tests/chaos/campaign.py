@@ -44,6 +44,8 @@ def play(cluster: Cluster, scenario: Scenario, *, seed: int, is_short: bool) -> 
         skipped = str(reason)
     except Broken as error:
         problem = str(error)
+    except Exception as error:  # noqa: BLE001 - one broken round must not end the campaign
+        problem = f"the round could not be played: {type(error).__name__}: {error}"
     seconds = round(time.monotonic() - began, 1)
     return Result(scenario.name, seed, seconds, problem, skipped, round_.recoveries, dict(round_.seen))
 

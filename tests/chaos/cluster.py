@@ -64,6 +64,11 @@ class Cluster:
     def start(self) -> None:
         self._process = bring_up(self._layout, self.binaries, SETTINGS)
 
+    def ensure_running(self) -> None:
+        """Start it anew, if a scenario has gone wrong while it was down."""
+        if self._process.poll() is not None:
+            self.start()
+
     def stop(self) -> None:
         stop_process(self._process)
 

@@ -82,6 +82,7 @@ class Round:
 
     @contextmanager
     def _database(self) -> Iterator[None]:
+        self.cluster.ensure_running()
         self.cluster.create(self.database)
         self.cluster.execute(ledger.table(self.database), database=LEDGER)
         connections.databases[self.using] = _alias_settings(self.cluster, self.database)
@@ -92,6 +93,7 @@ class Round:
             del connections[self.using]
             del connections.databases[self.using]
             self.end_workers()
+            self.cluster.ensure_running()
             self.cluster.drop(self.database)
 
     # Workers
