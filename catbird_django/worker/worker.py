@@ -74,22 +74,22 @@ class Worker:
         self._settled_count = 0
         self.done_because = ""
         """Why another process should take the place of this one; empty if that is not needed."""
-        definitions = runnable_tasks(registry, options.tasks)
-        require_current_schema(using=self._using)
-        self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
         self.abandoned_count = 0
         """Handlers that outlived their timeout and could not be stopped."""
         self._abandoned: set[Delivery] = set()
-        self._presence = Presence(
-            queues=options.queues, handlers=self.task_names, slots=options.concurrency, using=self._using
-        )
+        self._calling = partial(calls_within, patience_of_calls(settings.lease), using=self._using)
+        definitions = runnable_tasks(registry, options.tasks)
+        with self._calling():
+            require_current_schema(using=self._using)
+            self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
+            self._presence = Presence(
+                queues=options.queues, handlers=self.task_names, slots=options.concurrency, using=self._using
+            )
         self.id = self._presence.worker_id
         self._build()
 
     def _build(self) -> None:
-        options, settings = self._options, self._settings
-        calling = partial(calls_within, patience_of_calls(settings.lease), using=self._using)
-        self._calling = calling
+        options, settings, calling = self._options, self._settings, self._calling
         self._bell = Bell()
         self._leases = LeaseKeeper(
             self.id,
