@@ -20,10 +20,10 @@ from tests.chaos.sessions import completed, end_sessions, goes_on
 def work_goes_on_after_each_immediate_restart_of_the_server(round_: Round) -> None:
     round_.start_worker(wait=False)
     round_.start_worker()
-    restarts = 2 if round_.is_short else 4
-    runs = round_.load(60 * restarts, seconds=0.2)
-    for _ in range(restarts):
-        time.sleep(round_.random.uniform(0.2, 1))
+    runs = round_.load(60, seconds=0.2)
+    for _ in range(2 if round_.is_short else 4):
+        runs += round_.load(100, seconds=0.2)  # more than they can do until it is up again
+        time.sleep(round_.random.uniform(0.2, 0.8))
         round_.cluster.restart(down_for=round_.random.uniform(0, 0.5))
         round_.saw("restarted under load")
         goes_on(round_)

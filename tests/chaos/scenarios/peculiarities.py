@@ -89,7 +89,8 @@ def ids_past_32_and_53_bits_do_no_harm(round_: Round) -> None:
         for table in ("cb_task_runs", "cb_events", "cb_workers", "cb_run_logs"):
             round_.cluster.execute(f"ALTER SEQUENCE {table}_id_seq RESTART {number}", database=round_.database)
         worker = round_.start_worker()
-        runs = [*round_.load(20, seconds=0.01), round_.run("stumble", None)]
+        # Many at once, too: their ids are told by NOTIFY, whose payload is short.
+        runs = [*round_.load(20, seconds=0.01), round_.run("stumble", None), *round_.run_many("echo", 1500, "1")]
         round_.until_ended(runs)
         round_.expect(set(round_.column("status", runs)) == {"completed"}, "a run did not complete")
         if max(runs) > number + 5:
