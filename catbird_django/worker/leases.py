@@ -73,7 +73,7 @@ class LeaseKeeper:
         self._thread.join(timeout=5)
 
     def is_canceled(self, delivery: Delivery) -> bool:
-        """Whether the run of a held claim was canceled, as far as we know."""
+        """Whether a handler should stop, as far as we know: its run was canceled, or its claim lost."""
         return delivery in self._canceled
 
     def hold(self, deliveries: Sequence[Delivery]) -> None:
@@ -129,4 +129,6 @@ class LeaseKeeper:
             # What was settled meanwhile is stale too; only what we still hold was lost.
             elif verdict is SettleVerdict.STALE and delivery in self._held:
                 logger.warning("claim was lost", extra={"run_id": delivery.run_id})
-                self.let_go([delivery])
+                self._held.discard(delivery)
+                self._canceled.add(delivery)  # until its outcome comes, to be dropped
+                self._stop_handler(delivery)

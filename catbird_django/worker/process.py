@@ -54,6 +54,17 @@ class Stopper:
 
 
 @contextmanager
+def leaving_on_signals() -> Iterator[None]:
+    """SIGTERM or SIGINT ends the process with 0 and without a word: before there is a worker, nothing is to be done."""
+    before = {number: signal.signal(number, lambda *_: sys.exit(0)) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def obeying_signals(worker: Worker, stopper: Stopper, *, a_second_one_kills: bool) -> Iterator[None]:
     """SIGTERM or SIGINT stops the worker, a second one ends the process; SIGUSR1 lets it drain."""
 

@@ -100,8 +100,17 @@ class Supervisor:
             place.fill_at = self._when_to_replace(place.process, code, place.backoff)
             place.process = None
         if place.process is None and place.fill_at is not None and place.fill_at <= time.monotonic():
+            self._fill(place)
+
+    def _fill(self, place: Place) -> None:
+        try:
             place.process = WorkerProcess(self._arguments)
-            logger.info("worker process started", extra={"pid": place.process.pid})
+        except OSError as error:  # no memory, or too many processes, just now
+            pause = place.backoff.next_pause()
+            logger.exception("cannot start a worker process", extra={"error": str(error), "retry_in": pause})
+            place.fill_at = time.monotonic() + pause
+            return
+        logger.info("worker process started", extra={"pid": place.process.pid})
 
     def _when_to_replace(self, process: WorkerProcess, code: int, backoff: Backoff) -> float | None:
         """When to start another in the place of a process that has ended; None for never."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -83,6 +84,16 @@ def test_a_worker_without_its_database_stops_in_time(start_worker: StartWorker, 
             network.close()
 
         assert seconds_to_stop(process, signal.SIGTERM) < GRACE + 5
+
+
+def test_a_worker_that_is_about_to_start_just_leaves(start_worker: StartWorker) -> None:
+    """Its database takes the connection, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        process = start_worker(DATABASE_URL=f"postgresql://nobody@127.0.0.1:{server.getsockname()[1]}/nothing")
+        client, _ = server.accept()
+        with client:
+            assert seconds_to_stop(process, signal.SIGTERM) < GRACE
 
 
 def test_a_drained_worker_exits_with_0_and_a_stop_ends_the_draining(start_worker: StartWorker) -> None:

@@ -17,7 +17,7 @@ from catbird_django.definitions.registry import registry
 from catbird_django.discovery import broken_modules
 from catbird_django.errors import CatbirdError, DefinitionError
 from catbird_django.worker.channel import Channel, HungUp
-from catbird_django.worker.process import NEEDS_REPLACEMENT, Stopper, exit_now, obeying_signals
+from catbird_django.worker.process import NEEDS_REPLACEMENT, Stopper, exit_now, leaving_on_signals, obeying_signals
 from catbird_django.worker.recycling import Limits
 from catbird_django.worker.reload import FileWatch, start_anew
 from catbird_django.worker.supervisor import Supervisor
@@ -75,6 +75,10 @@ class Command(BaseCommand):
         parser.add_argument("--skip-checks", action="store_true", help="skip system checks")
 
     def handle(self, **options: Any) -> None:
+        with leaving_on_signals():
+            self._start(options)
+
+    def _start(self, options: dict[str, Any]) -> None:
         _refuse(options)
         if options["processes"] is not None:
             self._check(options)

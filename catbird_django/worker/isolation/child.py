@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import django
 from asgiref.sync import ThreadSensitiveContext
@@ -36,6 +37,7 @@ def main(file_descriptor: int, parent: int) -> None:
     """Serve the worker at the other end until it hangs up."""
     die_with_parent(parent, signal.SIGKILL)
     _leave_signals_to_the_worker()
+    _offer_to_go_first()
     os.set_inheritable(file_descriptor, False)
     channel = Channel(socket.socket(fileno=file_descriptor))
     try:
@@ -58,6 +60,12 @@ def _leave_signals_to_the_worker() -> None:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+
+
+def _offer_to_go_first() -> None:
+    """When memory runs out, the kernel should rather kill a handler than its worker."""
+    with contextlib.suppress(OSError):  # it is no Linux, or may not
+        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 class Child:
