@@ -7,6 +7,11 @@ Commands:
                       --no-work           start everything, but enqueue nothing
                       --until-finished    stop by itself once the demo's work is finished
   test [pytest args]  run the tests, for example: python3 bootstrap.py test -x -k greet
+  chaos [options]     make faults happen to real workers, on a PostgreSQL of its own, and check what must hold
+                      --rounds N          play each scenario so often (default: 1)
+                      --only NAME,…       only scenarios with one of these in their name; --list names them
+                      --seed S            make the same choices as another campaign
+                      --json FILE         write every round's result there; --help tells the rest
   bench tasks         measure tasks next to other engines, on a PostgreSQL of its own; --help tells the options
   bench profile       show where a worker's CPU time goes while it drains a queue
   check               run what guards the code: linter, formatter, types, layers, migrations, compose file, docs
@@ -122,7 +127,12 @@ def bench(arguments: list[str]) -> NoReturn:
     become("-m", "benchmarks", *arguments)
 
 
-COMMANDS = {"demo": demo, "test": test, "bench": bench, "check": check, "docs": docs}
+def chaos(arguments: list[str]) -> NoReturn:
+    install(TEST)
+    become("-m", "tests.chaos", *arguments)
+
+
+COMMANDS = {"demo": demo, "test": test, "chaos": chaos, "bench": bench, "check": check, "docs": docs}
 
 
 def sphinx() -> list[str]:

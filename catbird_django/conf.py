@@ -39,6 +39,10 @@ def _count(value: object) -> int:
     return value
 
 
+def _optional_count(value: object) -> int | None:
+    return None if value is None else _count(value)
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be True or False")
@@ -98,7 +102,7 @@ class Settings:
     idle_poll_interval: timedelta = _setting(5, _duration)
     """How often an idle worker looks for work while LISTEN is known to be alive."""
     worker_ttl: timedelta = _setting(300, _duration)
-    """After how long a worker that was not heard of is no longer shown as alive."""
+    """After how long a worker that was not heard of is no longer shown as alive, and taken off the record."""
     concurrency: int = _setting(10, _count)
     """How many sync handlers (on threads), and how many async ones (on a loop), one worker runs at the same time."""
     prefetch: int = _setting(200, _count)
@@ -111,6 +115,10 @@ class Settings:
     """How long a sync handler that has outlived its timeout may take to stop, before its thread is abandoned."""
     max_abandoned: int = _setting(3, _count)
     """After how many abandoned handlers a worker stops claiming and is replaced."""
+    max_runs_per_worker: int | None = _setting(None, _optional_count)
+    """After how many runs a worker stops claiming and is replaced; None for never."""
+    max_worker_memory: int | None = _setting(None, _optional_count)
+    """With how many megabytes of memory a worker stops claiming and is replaced; None for never."""
     max_lost: int = _setting(5, _count)
     """How often a run may lose its worker before it fails, unless its task says otherwise."""
     retention: timedelta | None = _setting(30 * 24 * 3600, _optional_duration)

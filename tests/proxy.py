@@ -3,6 +3,7 @@
 with Proxy(server_address()) as proxy:
     proxy.freeze()      # half-open: sockets stay, and are even acknowledged, but nothing is forwarded
     proxy.thaw()        # goes on with what came meanwhile
+    proxy.strand()      # half-open for good, those that there are; new ones work
     proxy.cut()         # RST on every connection; new ones are welcome
     proxy.delay = 0.3   # seconds, added to every chunk in both directions
 """
@@ -37,6 +38,7 @@ class Proxy:
         self.delay = 0.0
         self._flowing = threading.Event()
         self._flowing.set()
+        self._stranded: list[threading.Event] = []
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._lines: set[socket.socket] = set()
@@ -52,7 +54,8 @@ class Proxy:
         self._closed.set()
         self._door.close()
         self.cut()
-        self._flowing.set()  # whoever waits for it finds a closed line
+        for flowing in (self._flowing, *self._stranded):
+            flowing.set()  # whoever waits for it finds a closed line
 
     @property
     def connection_count(self) -> int:
@@ -66,6 +69,13 @@ class Proxy:
     def thaw(self) -> None:
         """Forward again, beginning with what came meanwhile."""
         self._flowing.set()
+
+    def strand(self) -> None:
+        """Forward nothing any more on the connections there are, for good; new ones work."""
+        stranded, self._flowing = self._flowing, threading.Event()
+        self._flowing.set()
+        stranded.clear()
+        self._stranded.append(stranded)
 
     def cut(self) -> None:
         """Reset every connection."""
@@ -85,7 +95,8 @@ class Proxy:
             threading.Thread(target=self._connect, args=[client], name="proxy-line", daemon=True).start()
 
     def _connect(self, client: socket.socket) -> None:
-        self._flowing.wait()
+        flowing = self._flowing
+        flowing.wait()
         try:
             server = _connected(self._target)
         except OSError:  # the server is down: so are we, for this client
@@ -93,17 +104,17 @@ class Proxy:
             return
         with self._lock:
             self._lines |= {client, server}
-        threading.Thread(target=self._pump, args=[server, client], name="proxy-back", daemon=True).start()
-        self._pump(client, server)
+        threading.Thread(target=self._pump, args=[server, client, flowing], name="proxy-back", daemon=True).start()
+        self._pump(client, server, flowing)
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, flowing: threading.Event) -> None:
         with suppress(OSError):  # cut, from here or from there
             while data := source.recv(CHUNK):
-                self._flowing.wait()
+                flowing.wait()
                 if self.delay:
                     self._closed.wait(self.delay)
                 sink.sendall(data)
-        self._flowing.wait()  # a silent line does not even tell that its other end is gone
+        flowing.wait()  # a silent line does not even tell that its other end is gone
         self._hang_up(source, sink)
 
     def _hang_up(self, *lines: socket.socket) -> None:

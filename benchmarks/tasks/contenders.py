@@ -68,7 +68,7 @@ INSERT INTO cb_task_runs (task_id, queue, input, run_at, visible_at, queued_at)
 SELECT task.id, 'default', '-1', now() + interval '1 day', now() + interval '1 day', now()
 FROM generate_series(1, %s) CROSS JOIN (SELECT id FROM cb_tasks WHERE name = 'noop') AS task
 """
-_WORKER = ("manage.py", "catbird_worker")
+_WORKER = ("manage.py", "catbird_worker", "--noreload")
 
 CATBIRD = Engine(
     name=OURS,

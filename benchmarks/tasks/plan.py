@@ -66,9 +66,12 @@ def _idle(bench: Bench, sizes: Sizes) -> Iterator[Step]:
 def _finished(bench: Bench, sizes: Sizes) -> Iterator[Step]:
     if bench.contender.engine.finish:
         jobs = LONGER * sizes.jobs
-        template = database_with_finished(bench, sizes.finished)
         yield _one("drain, nothing finished", lambda: measures.drain(bench, jobs, 1))
-        yield _one("drain, finished rows", lambda: measures.drain(bench, jobs, 1, template=template))
+        yield _one("drain, finished rows", lambda: _drain_beside_finished(bench, jobs, sizes.finished))
+
+
+def _drain_beside_finished(bench: Bench, jobs: int, finished: int) -> float:
+    return measures.drain(bench, jobs, 1, template=database_with_finished(bench, finished))
 
 
 def _tomorrow(bench: Bench, sizes: Sizes) -> Iterator[Step]:

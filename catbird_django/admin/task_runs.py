@@ -23,6 +23,7 @@ from catbird_django.monitoring.history import MAX_LINES, MAX_SUCCESSORS, history
 from catbird_django.monitoring.paging import REACH
 from catbird_django.monitoring.payloads import with_payload_text
 from catbird_django.monitoring.permissions import may_cancel, may_retry, may_view_payload
+from catbird_django.monitoring.reasons import why_waiting
 from catbird_django.statuses import TERMINAL_STATUSES, RunRole, TaskStatus
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ RUN_WITH_MESSAGE = (
     None,
     {"fields": ["status_badge", "progress_told", "task_link", "queue", "priority", "worker_link"]},
 )
+WAITING = (_("Why is it waiting?"), {"fields": ["reasons"]})
 FAMILY = (_("Related runs"), {"fields": ["origin_link", "successor_links"]})
 TAGS = (_("Tags"), {"fields": ["tag_names"]})
 KEYS = (_("Key"), {"fields": ["concurrency_key", "idempotency_key", "debounce_key"]})
@@ -90,7 +92,7 @@ class TaskRunAdmin(ReadOnlyAdmin):
     change_form_template = "admin/catbird/task_run.html"
     readonly_fields = (
         *("progress_shown", "progress_told", "origin_link", "successor_links", "tag_names", "expires", "log_lines"),
-        *("history_table", "history_with_details"),
+        *("history_table", "history_with_details", "reasons"),
         *("status_badge", "task_link", "worker_link", "queued", "waited", "started", "ran", "finished", "not_before"),
         *("lease", "cancel_requested", "error_report", "input_json", "output_json", "headers_json"),
     )
@@ -143,9 +145,11 @@ class TaskRunAdmin(ReadOnlyAdmin):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None or not may_view_payload(request.user):
-            return [RUN, TIMES, ATTEMPTS, FAMILY, HISTORY]
+            waiting = [WAITING] if obj is not None and why_waiting(obj) else []
+            return [RUN, *waiting, TIMES, ATTEMPTS, FAMILY, HISTORY]
         parts: list[tuple[Any, bool]] = [
             (RUN_WITH_MESSAGE, True),
+            (WAITING, bool(why_waiting(obj))),
             (ERROR, obj.error_text is not None),
             (CANCELED, obj.cancel_requested_at is not None),
             (TAGS, bool(tags_of(obj))),
@@ -170,6 +174,10 @@ class TaskRunAdmin(ReadOnlyAdmin):
     @admin.display(description=_("progress"))
     def progress_told(self, run: TaskRun) -> SafeString | str:
         return progress_bar(run.progress, with_message=True)
+
+    @admin.display(description=_("because"))
+    def reasons(self, run: TaskRun) -> SafeString | str:
+        return format_html_join("", "<div>{}</div>", ((reason,) for reason in why_waiting(run)))
 
     @admin.display(description=_("made from"))
     def origin_link(self, run: TaskRun) -> SafeString | str:

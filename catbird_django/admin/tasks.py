@@ -128,11 +128,14 @@ class TaskAdmin(ReadOnlyAdmin):
         failures = _now("%(count)d failures in a row") % {"count": breaker.failure_count}
         if breaker.open_until is None:
             return format_html('{} <span class="quiet">{}</span>', _now("closed"), failures)
+        tried = breaker.trial_run_id
+        trial = "" if tried is None else _now("run %(id)d is tried, or was last") % {"id": tried}
         return format_html(
-            '<strong>{}</strong> {} <span class="quiet">{}</span>',
+            '<strong>{}</strong> {} <span class="quiet">{} {}</span>',
             _now("open until"),
             moment(breaker.open_until),
             failures,
+            trial,
         )
 
     @admin.display(description=_("recent runs"))

@@ -12,6 +12,7 @@ import psycopg
 from django.db import DatabaseError, connections
 
 from catbird_django import errors
+from catbird_django.engine.silence import under_way
 
 if TYPE_CHECKING:
     from django.db.backends.postgresql.base import DatabaseWrapper
@@ -78,7 +79,7 @@ def _placeholder(key: str, sql_type: str) -> str:
 def _execute(using: str, statement: str, arguments: dict[str, Any]) -> list[tuple[Any, ...]]:
     connection: DatabaseWrapper = connections[using]  # type: ignore[assignment] # checked to be PostgreSQL at start
     try:
-        with _server_binding_cursor(connection) as cursor:
+        with under_way(lambda: connection.connection), _server_binding_cursor(connection) as cursor:
             cursor.execute(statement, arguments)
             return cursor.fetchall()  # type: ignore[no-any-return] # Django's stubs call a row Any
     except DatabaseError as error:

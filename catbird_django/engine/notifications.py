@@ -10,6 +10,8 @@ import psycopg
 from django.db import connections
 from psycopg import sql
 
+from catbird_django.engine.silence import connect_timeout, under_way
+
 WORK = "cb_work"
 LIVE = "cb_live"
 
@@ -23,8 +25,9 @@ class Listener:
     def __init__(self, channels: Sequence[str], *, using: str, dsn: str | None) -> None:
         self._connection = _connect(using, dsn)
         try:
-            for channel in channels:
-                self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            with under_way(lambda: self._connection):
+                for channel in channels:
+                    self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         except psycopg.Error:
             self._connection.close()
             raise
@@ -46,8 +49,11 @@ class Listener:
 
 
 def _connect(using: str, dsn: str | None) -> psycopg.Connection[Any]:
+    ours: dict[str, Any] = {"autocommit": True, "application_name": "catbird-listener"}
+    if (timeout := connect_timeout()) is not None:
+        ours["connect_timeout"] = timeout
     if dsn is not None:
-        return psycopg.connect(dsn, autocommit=True, application_name="catbird-listener")
+        return psycopg.connect(dsn, **ours)
     parameters = connections[using].get_connection_params()
     kept = {key: value for key, value in parameters.items() if key not in _NOT_FOR_LISTENING}
-    return psycopg.connect(**{**kept, "autocommit": True, "application_name": "catbird-listener"})
+    return psycopg.connect(**{**kept, **ours})

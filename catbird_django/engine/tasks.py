@@ -125,8 +125,8 @@ class LaneHead(NamedTuple):
     is_suspect: bool = False
     breaker: str | None = None
     """'open' or 'half_open' when the task's circuit breaker is (T9)."""
-    rests_for: timedelta | None = None
-    """How long the breaker keeps everything back, as far as we know; None when it does not."""
+    rests_for: float | None = None
+    """How many seconds the breaker keeps everything back, as far as we know; None when it does not."""
 
     @property
     def lane(self) -> Lane:

@@ -24,13 +24,16 @@ class Tick(NamedTuple):
     is_full: bool
     """Whether there may be more to do at once."""
     lost_count: int
+    dead_rows: int
+    """Dead rows among the runs, as far as the statistics know; 0 for who is not elected."""
 
 
 def tick(worker_id: int, *, hold: timedelta, limit: int, cancel_grace: timedelta, using: str) -> Tick:
     """Do one round of upkeep, if this worker is elected to it."""
     with before_commit("in-sweep", using):
         [row] = TICK.rows(using, worker_id=worker_id, hold=hold, limit=limit, cancel_grace=cancel_grace)
-    return Tick(*row)
+    is_elected, queues, seconds, *rest = row
+    return Tick(is_elected, queues, None if seconds is None else timedelta(seconds=seconds), *rest)
 
 
 def wake_tick(*, using: str) -> None:

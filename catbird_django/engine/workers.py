@@ -19,12 +19,15 @@ REGISTER = Function(
     queues="jsonb",
     handlers="jsonb",
     slots="integer",
+    worker_id="bigint",
 )
 RENEW = Function("cb_renew_worker", worker_id="bigint")
 COUNT_ABANDONED = Function("cb_count_abandoned", worker_id="bigint", count="integer")
 DRAIN = Function("cb_drain_worker", worker_id="bigint")
 STOP = Function("cb_stop_worker", worker_id="bigint")
 ANNOUNCE_SLEEP = Function("cb_announce_sleep", worker_id="bigint")
+PING = Function("cb_ping_worker", worker_id="bigint")
+SET_LISTENING = Function("cb_set_listening", worker_id="bigint", is_listening="boolean")
 WRITERS = Function("cb_writers")
 WAKE = Function("cb_wake_workers", queues="text[]")
 
@@ -49,10 +52,11 @@ class Writers(NamedTuple):
     next: int
 
 
-def register_worker(worker: WorkerRow, *, using: str) -> int:
-    """Enter a worker process; return its id."""
+def register_worker(worker: WorkerRow, *, again_as: int | None = None, using: str) -> int:
+    """Enter a worker process; return its id. With `again_as`, one whose row was removed while it was not heard of."""
     worker_id: int = REGISTER.value(
         using,
+        worker_id=again_as,
         boot_id=worker.boot_id,
         host=worker.host,
         pid=worker.pid,
@@ -82,6 +86,16 @@ def drain_worker(worker_id: int, *, using: str) -> bool:
 def stop_worker(worker_id: int, *, using: str) -> None:
     """Say that this worker has stopped."""
     STOP.rows(using, worker_id=worker_id)
+
+
+def ping_worker(worker_id: int, *, using: str) -> None:
+    """Send this worker a notification, to see whether it arrives."""
+    PING.rows(using, worker_id=worker_id)
+
+
+def set_listening(worker_id: int, is_listening: bool, *, using: str) -> bool:
+    """Say whether notifications reach this worker; False when its row is gone, or locked just now."""
+    return bool(SET_LISTENING.value(using, worker_id=worker_id, is_listening=is_listening))
 
 
 def announce_sleep(worker_id: int, *, using: str) -> bool:

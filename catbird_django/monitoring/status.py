@@ -18,6 +18,7 @@ from django.db.models import Case, Count, F, Q, QuerySet, Sum, Value, When
 
 from catbird_django.engine.tasks import LaneHead, find_task_lanes
 from catbird_django.models import Breaker, TaskRun
+from catbird_django.models.tasks import SUSPECT
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.figures import among_newest
 from catbird_django.monitoring.queries import task_runs, tasks, workers
@@ -141,12 +142,17 @@ def _task_figures(using: str) -> Iterator[TaskFigures]:
 
 
 def _count_due(heads: Iterable[LaneHead], using: str) -> Counter[Place]:
-    return Counter({place: _count_due_at(place, using) for place in {_place(head) for head in heads}})
+    counted: Counter[Place] = Counter()
+    for place, is_suspect in {(_place(head), head.is_suspect) for head in heads}:
+        counted[place] += _count_due_at(place, using, is_suspect=is_suspect)
+    return counted
 
 
-def _count_due_at(place: Place, using: str) -> int:
+def _count_due_at(place: Place, using: str, *, is_suspect: bool) -> int:
     queue, task_id = place
     due = TaskRun.objects.using(using).queued().filter(queue=queue, task_id=task_id, visible_at__isnull=True)
+    # One of two partial indexes: with neither condition, PostgreSQL can use neither.
+    due = due.filter(lost_count__gte=SUSPECT) if is_suspect else due.filter(lost_count__lt=SUSPECT)
     # In the order of the claim index, so that it is entered there and left at the limit.
     return due.order_by("queue", "task_id", "priority", "pk")[:COUNT_LIMIT].count()
 

@@ -332,8 +332,7 @@ BEGIN
     SELECT 'polls_only', format('worker %s on %s', worker.id, worker.host), NULL::bigint, 'is not reached by NOTIFY, and polls'
     FROM cb_workers AS worker
     WHERE p_is_notifying AND worker.stopped_at IS NULL AND worker.seen_at > _cb_now() - p_worker_ttl
-      -- It announces its sleep only while it listens.
-      AND NOT worker.is_listening AND worker.sleeping_since IS NULL
+      AND NOT worker.is_listening
       AND worker.started_at < _cb_now() - interval '2 minutes';
 END;
 $$;
@@ -344,18 +343,11 @@ RETURNS TABLE (check_id text, subject text, run_id bigint, message text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
     v_tables text[] := regexp_split_to_array(_cb_tables(), ',\s*');
-    v_version integer := current_setting('server_version_num')::integer;
 BEGIN
     RETURN QUERY
-    SELECT 'old_transaction', format('session %s', session.pid), NULL::bigint,
-           format('is in a transaction since %s (%s)', date_trunc('second', session.xact_start), session.application_name)
-    FROM pg_stat_activity AS session
-    WHERE session.xact_start < _cb_now() - interval '1 minute' AND session.backend_type = 'client backend'
-      AND session.pid <> pg_backend_pid()
-    UNION ALL
-    SELECT 'old_transaction', format('prepared transaction %s', prepared.gid), NULL, format('since %s', prepared.prepared)
-    FROM pg_prepared_xacts AS prepared
-    WHERE prepared.prepared < _cb_now() - interval '1 minute'
+    SELECT 'old_transaction', old.subject, NULL::bigint,
+           format('is open since %s (%s)', date_trunc('second', old.since), old.application_name)
+    FROM _cb_old_transactions() AS old
     UNION ALL
     SELECT 'notify_queue', 'NOTIFY', NULL, format('its queue is %s %% full', round(100 * pg_notification_queue_usage()))
     WHERE pg_notification_queue_usage() > 0.1
@@ -382,7 +374,6 @@ BEGIN
     SELECT 'vacuum_not_permitted', relation.relname::text, NULL, format('belongs to %s', relation.relowner::regrole)
     FROM pg_class AS relation
     WHERE relation.relnamespace = current_schema()::regnamespace AND relation.relname = 'cb_task_runs'
-      AND NOT pg_has_role(relation.relowner, 'USAGE')
-      AND NOT CASE WHEN v_version >= 170000 THEN has_table_privilege(relation.oid, 'MAINTAIN') ELSE false END;
+      AND NOT _cb_may_vacuum(relation.oid, relation.relowner);
 END;
 $$;

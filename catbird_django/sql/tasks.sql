@@ -168,9 +168,10 @@ $$;
 -- The lanes that have due runs: each (queue, task, priority) once, with its oldest run, found by skipping from one to
 -- the next in the claim index. Only lanes of these tasks, and of these queues unless p_queues is NULL. Runs that are
 -- suspect, which only cb_claim_suspect_tasks gives out, have lanes of their own. breaker is 'open' or 'half_open' when the
--- task's circuit breaker is; rests_for, for how long it keeps everything back, as far as we know (NULL: it does not).
+-- task's circuit breaker is; rests_for, for how many seconds it keeps everything back, as far as we know (NULL: it does
+-- not).
 CREATE OR REPLACE FUNCTION cb_find_task_lanes(p_task_ids bigint[], p_queues text[] DEFAULT NULL)
-RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint, is_suspect boolean, breaker text, rests_for interval)
+RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint, is_suspect boolean, breaker text, rests_for double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -222,10 +223,10 @@ BEGIN
     SELECT found.queue, found.task_id, found.priority::integer, found.id, found.is_suspect,
            CASE WHEN rest.open_until > _cb_now() THEN 'open' WHEN rest.open_until <= _cb_now() THEN 'half_open' END,
            CASE
-               WHEN rest.open_until > _cb_now() THEN rest.open_until - _cb_now()
+               WHEN rest.open_until > _cb_now() THEN extract(epoch FROM rest.open_until - _cb_now())
                -- At least a moment: whoever takes back a lost trial must have time for it.
-               WHEN trial.until IS NOT NULL THEN greatest(trial.until - _cb_now(), interval '1 second')
-           END
+               WHEN trial.until IS NOT NULL THEN greatest(extract(epoch FROM trial.until - _cb_now()), 1)
+           END::double precision
     FROM found
     LEFT JOIN cb_breakers AS rest ON rest.task_id = found.task_id AND rest.open_until IS NOT NULL
     LEFT JOIN LATERAL _cb_trial_until(rest.trial_run_id, rest.trial_token) AS trial (until) ON rest.id IS NOT NULL

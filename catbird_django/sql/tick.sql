@@ -22,10 +22,18 @@ END;
 $$;
 
 -- Do one round of upkeep, if this worker holds the lease 'tick' or can take it for p_hold. Says whether it did, which
--- queues have due work now that had not before, and when the next run is due (NULL: none that we know of). At most
--- p_limit runs of each kind are moved; is_full says that there may be more.
+-- queues have due work now that had not before, and in how many seconds the next run is due (NULL: none that we know of).
+-- Not as an interval: how that is written depends on the session's IntervalStyle. At most p_limit runs of each kind are
+-- moved; is_full says that there may be more. dead_rows is what the statistics say of the runs.
 CREATE OR REPLACE FUNCTION cb_tick(p_worker_id bigint, p_hold interval, p_limit integer, p_cancel_grace interval)
-RETURNS TABLE (is_elected boolean, queues text[], next_due_in interval, is_full boolean, lost_count integer)
+RETURNS TABLE (
+    is_elected boolean,
+    queues text[],
+    next_due_in double precision,
+    is_full boolean,
+    lost_count integer,
+    dead_rows bigint
+)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_due text[];
@@ -36,7 +44,7 @@ DECLARE
 BEGIN
     IF NOT _cb_take_lease('tick', p_worker_id, p_hold) THEN
         RETURN QUERY
-        SELECT false, ARRAY[]::text[], lease.held_until - _cb_now(), false, 0
+        SELECT false, ARRAY[]::text[], extract(epoch FROM lease.held_until - _cb_now())::double precision, false, 0, 0::bigint
         FROM cb_leases AS lease
         WHERE lease.name = 'tick';
         RETURN;
@@ -50,12 +58,13 @@ BEGIN
     RETURN QUERY
     SELECT true,
            ARRAY(SELECT DISTINCT unnest(v_due || v_lost)),
-           least(
+           extract(epoch FROM least(
                (SELECT min(run.visible_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL),
                (SELECT min(run.expires_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.expires_at IS NOT NULL)
-           ) - _cb_now(),
+           ) - _cb_now())::double precision,
            greatest(v_due_count, v_lost_count, v_expired_count) >= p_limit,
-           v_lost_count;
+           v_lost_count,
+           pg_stat_get_dead_tuples('cb_task_runs'::regclass);
 END;
 $$;
 

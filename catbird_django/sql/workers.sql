@@ -8,7 +8,8 @@
 --
 -- Locks: leases, then workers by id.
 
--- Enter a worker process, known by its random boot id. Returns its id.
+-- Enter a worker process, known by its random boot id. Returns its id. p_worker_id enters one again whose row was removed
+-- while it was not heard of; if it is there after all, nothing changes.
 CREATE OR REPLACE FUNCTION cb_register_worker(
     p_boot_id uuid,
     p_host text,
@@ -16,13 +17,21 @@ CREATE OR REPLACE FUNCTION cb_register_worker(
     p_version text,
     p_queues jsonb,
     p_handlers jsonb,
-    p_slots integer
+    p_slots integer,
+    p_worker_id bigint DEFAULT NULL
 )
 RETURNS bigint
-LANGUAGE sql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
     INSERT INTO cb_workers (boot_id, host, pid, version, queues, handlers, slots, started_at, seen_at)
-    VALUES (p_boot_id, p_host, p_pid, p_version, p_queues, p_handlers, p_slots, _cb_now(), _cb_now())
-    RETURNING id
+    SELECT p_boot_id, p_host, p_pid, p_version, p_queues, p_handlers, p_slots, _cb_now(), _cb_now()
+    WHERE p_worker_id IS NULL;
+    INSERT INTO cb_workers (id, boot_id, host, pid, version, queues, handlers, slots, started_at, seen_at)
+    SELECT p_worker_id, p_boot_id, p_host, p_pid, p_version, p_queues, p_handlers, p_slots, _cb_now(), _cb_now()
+    WHERE p_worker_id IS NOT NULL
+    ON CONFLICT DO NOTHING;
+    RETURN (SELECT worker.id FROM cb_workers AS worker WHERE worker.boot_id = p_boot_id);
+END;
 $$;
 
 -- Say that this worker is alive. False when its row is gone, or held by somebody just now: nobody may keep a worker from
@@ -74,6 +83,25 @@ BEGIN
     UPDATE cb_workers
     SET stopped_at = _cb_now(), seen_at = _cb_now(), sleeping_since = NULL
     WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED) AND stopped_at IS NULL;
+END;
+$$;
+
+-- Send this worker a notification, to see whether it arrives. Writes nothing.
+CREATE OR REPLACE FUNCTION cb_ping_worker(p_worker_id bigint)
+RETURNS integer
+LANGUAGE sql SET search_path FROM CURRENT AS $$
+    SELECT 1 FROM pg_notify('cb_work', format('ping %s', p_worker_id))
+$$;
+
+-- Say whether notifications reach this worker. False when its row is gone, or held by somebody just now.
+CREATE OR REPLACE FUNCTION cb_set_listening(p_worker_id bigint, p_is_listening boolean)
+RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE cb_workers
+    SET is_listening = p_is_listening, sleeping_since = CASE WHEN p_is_listening THEN sleeping_since END
+    WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED);
+    RETURN FOUND;
 END;
 $$;
 

@@ -9,12 +9,13 @@ LONGEST = 5.0
 class Backoff:
     """Pauses that double from failure to failure, up to a few seconds, and begin anew after a success."""
 
-    def __init__(self, *, shortest: float = SHORTEST) -> None:
+    def __init__(self, *, shortest: float = SHORTEST, longest: float = LONGEST) -> None:
+        self._longest = longest
         self._shortest = shortest
         self._next = shortest
 
     def next_pause(self) -> float:
-        pause, self._next = self._next, min(self._next * 2, LONGEST)
+        pause, self._next = self._next, min(self._next * 2, self._longest)
         return pause
 
     def reset(self) -> None:

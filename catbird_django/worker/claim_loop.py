@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,6 +21,7 @@ from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.lanes import Lanes
+from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
@@ -50,6 +52,7 @@ class Calls:
     find_writers: Callable[[], Writers]
     hand_over: Callable[[Sequence[TaskClaim]], None]
     put_off: Callable[[Collection[int]], None]
+    in_doubt: Callable[[], Collection[int]]
     has_settled_enough: Callable[[], bool]
     is_listening: Callable[[], bool]
     is_idle: Callable[[], bool]
@@ -98,7 +101,9 @@ class ClaimLoop:
         bell: Bell,
         poll_interval: timedelta,
         idle_poll_interval: timedelta,
+        calling: Calling = nullcontext,
     ) -> None:
+        self._calling = calling
         self._calls = calls
         self._capacities = capacities
         self._bell = bell
@@ -142,6 +147,10 @@ class ClaimLoop:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
+        with self._calling():
+            self._loop()
+
+    def _loop(self) -> None:
         while not self._stopping:
             rings = self._bell.rings()  # before the look: what rings during it is not slept over
             try:
@@ -176,7 +185,8 @@ class ClaimLoop:
         if suspects and self._claim_suspect(suspects):
             return Look.CLAIMED
         # Nothing waits beside a suspect run, nor is there any room for one while something waits (T7a).
-        requests = self._lanes.requests(self._capacities, ahead=not (suspects or self._holds_suspect()))
+        is_alone = bool(suspects) or self._holds_suspect()
+        requests = self._lanes.requests(self._capacities, ahead=not is_alone, without=self._calls.in_doubt())
         if not requests:
             return self._held_back(is_fresh=is_fresh)
         claims = self._calls.claim(requests)
@@ -253,7 +263,7 @@ class ClaimLoop:
         """How long until the next look, if nobody wakes us."""
         rest = self._lanes.rests_for
         pause = self._usual_pause()
-        return pause if rest is None else min(pause, max(rest.total_seconds(), SHORTEST_PAUSE))
+        return pause if rest is None else min(pause, max(rest, SHORTEST_PAUSE))
 
     def _usual_pause(self) -> float:
         if not (self._calls.is_listening() and self._has_announced):

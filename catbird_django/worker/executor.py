@@ -18,6 +18,7 @@ from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Sno
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.errors import HandlerTimeout
 from catbird_django.failpoints import reach
+from catbird_django.worker.doubts import Doubts, InDoubt
 from catbird_django.worker.handler_connections import give_up_connections, reset_connections
 from catbird_django.worker.handlers import TaskHandler
 from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, failure
@@ -39,6 +40,7 @@ class Executor:
         is_canceled: Callable[[TaskClaim], bool],
         reporter_for: Callable[[TaskClaim], Reporter],
         watchdog: Watchdog,
+        doubts: Doubts | None = None,
         run_in_process: RunInProcess | None = None,
     ) -> None:
         self._run_in_process = run_in_process
@@ -46,6 +48,7 @@ class Executor:
         self._handlers = handlers
         self._max_payload = max_payload
         self._is_canceled = is_canceled
+        self._doubts = doubts or Doubts({})
         self._reporter_for = reporter_for
 
     def run(self, claim: TaskClaim) -> Outcome:
@@ -70,7 +73,7 @@ class Executor:
 
     def _run_isolated(self, run_in_process: RunInProcess, handler: TaskHandler, claim: TaskClaim) -> Outcome:
         try:
-            self._refuse_canceled(claim)
+            self._refuse_late(claim)
             return run_in_process(handler, claim, self._reporter_for(claim))
         except BaseException as error:  # noqa: BLE001 - as above
             return self._failed(handler, claim, error)
@@ -116,14 +119,17 @@ class Executor:
         return outcome
 
     def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
-        self._refuse_canceled(claim)
+        self._refuse_late(claim)
         arguments = handler.arguments(claim, self._reporter_for)
         reach("before-handler")
         return arguments
 
-    def _refuse_canceled(self, claim: TaskClaim) -> None:
-        if self._is_canceled(claim):  # while it waited for its turn
+    def _refuse_late(self, claim: TaskClaim) -> None:
+        """Refuse what was canceled, or should not be begun any more, while it waited for its turn."""
+        if self._is_canceled(claim):
             raise CancelRequested
+        if claim.task_id in self._doubts.tasks:
+            raise InDoubt
 
     def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
         reach("after-handler")
@@ -135,6 +141,8 @@ class Executor:
             return Released(claim)  # whatever is reported of it now, the run ends canceled
         if isinstance(error, Cancel):
             return Canceled(claim, error.reason)
+        if isinstance(error, InDoubt):
+            return Released(claim)
         if isinstance(error, Snooze):
             return Released(claim, error.delay)
         retry_in = self._retry_in(handler, claim, error)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.dispatch import receiver
+from psycopg.pq import TransactionStatus
 
 CANCEL_TIMEOUT = 2.0  # seconds for a cancel request to reach the server
 
 OpenConnections = dict[str, BaseDatabaseWrapper]  # by alias
+
+# What stays with the session when the transaction is over: settings, roles, subscriptions, session locks.
+CHANGES_THE_SESSION = re.compile(
+    r"\A\s*(SET(?!\s+(LOCAL|TRANSACTION|CONSTRAINTS)\b)|RESET|DISCARD|LISTEN)\b"
+    r"|\bset_config\s*\(|\bpg_(try_)?advisory_lock",
+    re.IGNORECASE,
+)
 
 
 class _Here(threading.local):
@@ -21,6 +32,8 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.opened: OpenConnections = {}
+        self.changed: set[str] = set()
+        """Aliases whose session is no longer as it was when it was opened."""
 
 
 _here = _Here()
@@ -29,6 +42,17 @@ _here = _Here()
 @receiver(connection_created, dispatch_uid="catbird.worker.handler_connections")
 def _note_connection(*, connection: BaseDatabaseWrapper, **_: object) -> None:
     _here.opened[connection.alias] = connection
+    _here.changed.discard(connection.alias)  # what other receivers have set up belongs to it
+    if _note_change not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_note_change)
+
+
+def _note_change(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """Take note of statements whose effect outlives the handler."""
+    text = sql if isinstance(sql, str) else sql.as_string(None)
+    if CHANGES_THE_SESSION.search(text):
+        _here.changed.add(context["connection"].alias)
+    return execute(sql, params, many, context)
 
 
 def opened_here() -> OpenConnections:
@@ -37,14 +61,25 @@ def opened_here() -> OpenConnections:
 
 
 def reset_connections() -> None:
-    """Leave no trace of a handler on this thread's connections: no open transaction, no dead socket (W7)."""
+    """Leave no trace of a handler on this thread's connections: no transaction, no setting, no dead socket (W7)."""
     if not _here.opened:
         return  # asking Django for this thread's connections takes longer than a small handler
     for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block or (connection.connection is not None and not connection.get_autocommit()):
+        if _is_spoiled(connection):
             _give_up(connection)
         else:
             connection.close_if_unusable_or_obsolete()
+
+
+def _is_spoiled(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the next handler would meet on it what this one has left."""
+    if connection.in_atomic_block or connection.alias in _here.changed:
+        return True
+    driver = connection.connection
+    if driver is None:
+        return False
+    is_idle = not isinstance(driver, psycopg.Connection) or driver.info.transaction_status == TransactionStatus.IDLE
+    return not (is_idle and connection.get_autocommit())
 
 
 def give_up_connections() -> None:
@@ -55,6 +90,7 @@ def give_up_connections() -> None:
 
 def _give_up(connection: BaseDatabaseWrapper) -> None:
     connection.close()
+    _here.changed.discard(connection.alias)
     # Inside atomic() Django keeps the closed connection, to refuse further queries. Forget the whole wrapper.
     del connections[connection.alias]
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest, TaskClaim
 from catbird_django.worker.capacity import Capacities, Capacity
@@ -36,8 +35,8 @@ class Lanes:
         self._suspects: set[int] = set()
         self.resting: frozenset[int] = frozenset()
         """The tasks whose circuit breaker is open (T9)."""
-        self.rests_for: timedelta | None = None
-        """How long until the next of the tasks that are kept back by their breaker may be tried; None without any."""
+        self.rests_for: float | None = None
+        """In how many seconds the next task that its breaker keeps back may be tried; None when there is none."""
         self._found_at = float("-inf")
 
     def __bool__(self) -> bool:
@@ -63,11 +62,13 @@ class Lanes:
     def forget_suspects(self) -> None:
         self._suspects = set()
 
-    def requests(self, capacities: Capacities, *, ahead: bool = True) -> list[LaneRequest]:
+    def requests(
+        self, capacities: Capacities, *, ahead: bool = True, without: Collection[int] = ()
+    ) -> list[LaneRequest]:
         """What to claim, given the capacity of each task: highest priority first, then the oldest head.
 
-        Without `ahead`, only what can begin at once. A task that is at its limit is not asked for, so that it takes
-        nobody's room (T4b).
+        Without `ahead`, only what can begin at once; `without` names tasks to leave alone. A task that is at its limit
+        is not asked for, so that it takes nobody's room (T4b).
         """
         ordered = sorted(self._known.values(), key=lambda known: (-known.lane.priority, known.head_id))
         requests = []
@@ -79,7 +80,7 @@ class Lanes:
             limit = capacity.room(task_id, ahead=ahead) - taken[capacity]
             if (left := capacity.left(task_id)) is not None:
                 limit = min(limit, left - taken_of_task[task_id])
-            if limit > 0:
+            if limit > 0 and task_id not in without:
                 requests.append(LaneRequest(known.lane, known.low_id, limit))
                 taken[capacity] += limit
                 taken_of_task[task_id] += limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -15,6 +16,7 @@ from catbird_django.engine.tasks import Delivery
 from catbird_django.failpoints import reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
+from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
@@ -23,8 +25,20 @@ class LeaseKeeper:
     """Renews every third of a lease, on a thread and a connection of its own, so that no busy handler can delay it."""
 
     def __init__(
-        self, worker_id: int, *, lease: timedelta, using: str, stop_handler: Callable[[Delivery], None]
+        self,
+        worker_id: int,
+        *,
+        lease: timedelta,
+        worker_ttl: timedelta,
+        using: str,
+        stop_handler: Callable[[Delivery], None],
+        come_back: Callable[[], None],
+        calling: Calling,
     ) -> None:
+        self._calling = calling
+        self._renew_worker_every = worker_ttl.total_seconds() / 5
+        self._renew_worker_at = 0.0
+        self._come_back = come_back
         self._stop_handler = stop_handler
         self._worker_id = worker_id
         self._lease = lease
@@ -59,7 +73,7 @@ class LeaseKeeper:
         self._thread.join(timeout=5)
 
     def is_canceled(self, delivery: Delivery) -> bool:
-        """Whether the run of a held claim was canceled, as far as we know."""
+        """Whether a handler should stop, as far as we know: its run was canceled, or its claim lost."""
         return delivery in self._canceled
 
     def hold(self, deliveries: Sequence[Delivery]) -> None:
@@ -70,7 +84,12 @@ class LeaseKeeper:
         self._canceled.difference_update(deliveries)
 
     def _run(self) -> None:
-        regular = pause = self._lease.total_seconds() / 3
+        with self._calling():
+            self._loop()
+
+    def _loop(self) -> None:
+        regular = self._lease.total_seconds() / 3
+        pause = 0.0  # connect now: when it matters there may be no connection left
         backoff = Backoff()
         while True:
             self._woken.wait(pause)
@@ -80,7 +99,7 @@ class LeaseKeeper:
             try:
                 self._renew()
                 # After the leases: nothing that happens to this worker's row may cost it its claims.
-                workers.renew_worker(self._worker_id, using=self._using)
+                self._renew_worker()
                 backoff.reset()
                 pause = regular
             except DATABASE_TROUBLE as error:
@@ -88,6 +107,14 @@ class LeaseKeeper:
                 logger.warning("cannot renew leases, trying again", extra={"error": str(error), "retry_in": pause})
                 connections.close_all()
         connections.close_all()
+
+    def _renew_worker(self) -> None:
+        """Say that this worker is alive: while it works as often as leases are renewed, else now and then (W6)."""
+        if not self._held and time.monotonic() < self._renew_worker_at:
+            return
+        if not workers.renew_worker(self._worker_id, using=self._using):
+            self._come_back()
+        self._renew_worker_at = time.monotonic() + self._renew_worker_every
 
     def _renew(self) -> None:
         deliveries = sorted(self.held)  # one lock order for everyone
@@ -102,4 +129,6 @@ class LeaseKeeper:
             # What was settled meanwhile is stale too; only what we still hold was lost.
             elif verdict is SettleVerdict.STALE and delivery in self._held:
                 logger.warning("claim was lost", extra={"run_id": delivery.run_id})
-                self.let_go([delivery])
+                self._held.discard(delivery)
+                self._canceled.add(delivery)  # until its outcome comes, to be dropped
+                self._stop_handler(delivery)

@@ -24,7 +24,7 @@ class Presence:
         self._using = using
         self._told_abandoned = 0
         self._told_draining = False
-        row = workers.WorkerRow(
+        self._row = workers.WorkerRow(
             boot_id=uuid4(),
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -33,7 +33,7 @@ class Presence:
             handlers=handlers,
             slots=slots,
         )
-        self.worker_id = workers.register_worker(row, using=using)
+        self.worker_id = workers.register_worker(self._row, using=using)
 
     def tell(self, *, abandoned_count: int, is_draining: bool) -> None:
         """Let the worker's page show how many handlers were abandoned, and that it drains."""
@@ -48,6 +48,11 @@ class Presence:
             logger.warning("cannot tell how this worker is doing", extra={"error": str(error)})
         finally:
             connections.close_all()
+
+    def come_back(self) -> None:
+        """Enter this worker again if its row was removed while it was not heard of. Raises what the database raises."""
+        workers.register_worker(self._row, again_as=self.worker_id, using=self._using)
+        self._told_abandoned, self._told_draining = 0, False
 
     def end(self) -> None:
         """Mark this worker as stopped. Raises what the database raises."""

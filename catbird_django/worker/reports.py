@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
@@ -23,6 +24,7 @@ from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
 from catbird_django.engine.reports import MAX_LINES, LogLine
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.worker.backoff import Backoff
+from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
@@ -47,7 +49,8 @@ class SaidLine(NamedTuple):
 class Reports:
     """Collects the words of all handlers and sends them, on a thread and a connection of its own."""
 
-    def __init__(self, *, using: str, notify: bool) -> None:
+    def __init__(self, *, using: str, notify: bool, calling: Calling = nullcontext) -> None:
+        self._calling = calling
         self._using = using
         self._notify = notify
         self._progress: dict[Delivery, str] = {}
@@ -104,6 +107,10 @@ class Reports:
             return not deliveries.isdisjoint(self._progress) or any(line.delivery in deliveries for line in self._lines)
 
     def _run(self) -> None:
+        with self._calling():
+            self._loop()
+
+    def _loop(self) -> None:
         backoff = Backoff()
         while not (self._stopping and not self._progress and not self._lines):
             self._said.wait()

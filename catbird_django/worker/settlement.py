@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from django.db import connections
 
@@ -21,6 +22,7 @@ from catbird_django.failpoints import before_commit, reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, failure
+from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
@@ -40,14 +42,14 @@ class Settlement:
         all_events: bool = False,
         settled: Callable[[Sequence[Delivery]], None],
         send_words_of: Callable[[Sequence[Delivery]], None] = lambda _: None,
-        failed: Callable[[Sequence[Failed]], None] = lambda _: None,
+        calling: Calling = nullcontext,
     ) -> None:
+        self._calling = calling
         self._using = using
         self._notify = notify
         self._all_events = all_events
         self._settled = settled
         self._send_words_of = send_words_of
-        self._failed = failed
         self._outcomes: deque[Outcome] = deque()
         self._arrived = threading.Event()
         self._stopping = False
@@ -78,6 +80,10 @@ class Settlement:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        with self._calling():
+            self._loop()
+
+    def _loop(self) -> None:
         while True:
             self._arrived.wait()
             self._arrived.clear()
@@ -138,7 +144,6 @@ class Settlement:
                 failed = [outcome for outcome in batch if isinstance(outcome, Failed)]
                 failures = [(outcome.claim.delivery, outcome.error, outcome.retry_in) for outcome in failed]
                 verdicts = engine.fail_tasks(failures, notify=self._notify, using=self._using)
-                self._failed(failed)
             case Released():
                 delays = [outcome.delay for outcome in batch if isinstance(outcome, Released)]
                 releases = list(zip(deliveries, delays, strict=True))

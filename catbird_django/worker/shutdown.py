@@ -13,6 +13,7 @@ from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.claim_loop import ClaimLoop
 from catbird_django.worker.event_loop import LoopRunner
+from catbird_django.worker.housekeeping import Housekeeper
 from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.outcome import Released
@@ -35,6 +36,7 @@ class Shutdown:
 
     claim_loop: ClaimLoop
     ticker: Ticker
+    housekeeper: Housekeeper
     threads: ThreadRunner
     event_loop: LoopRunner
     processes: HandlerProcesses
@@ -59,6 +61,7 @@ class Shutdown:
         """Let handlers end until the deadline, then stop everything; False if handlers or results were left behind."""
         self.stop_claiming()
         self.ticker.stop()
+        self.housekeeper.stop()
         while self.capacities.in_flight and time.monotonic() < deadline:
             time.sleep(0.02)
         self.processes.stop()  # what runs there can be ended, and is given back as the others

@@ -12,6 +12,7 @@ from django.db import connections
 from catbird_django.engine import tick as engine
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.tick import Tick
+from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
@@ -30,7 +31,11 @@ class Ticker:
         cancel_grace: timedelta,
         using: str,
         wake_workers: Callable[[Sequence[str]], None],
+        ticked: Callable[[Tick], None],
+        calling: Calling,
     ) -> None:
+        self._ticked = ticked
+        self._calling = calling
         self._cancel_grace = cancel_grace
         self._worker_id = worker_id
         self._interval = interval
@@ -59,6 +64,10 @@ class Ticker:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
+        with self._calling():
+            self._loop()
+
+    def _loop(self) -> None:
         pause = self._first_pause
         while True:
             self._woken.wait(pause)
@@ -85,6 +94,7 @@ class Ticker:
             logger.warning("cannot do the upkeep, trying again", extra={"error": str(error)})
             connections.close_all()
             return self._interval.total_seconds()
+        self._ticked(tick)
         if tick.lost_count:
             logger.warning("runs had lost their worker", extra={"count": tick.lost_count})
         return self._pause_after(tick)

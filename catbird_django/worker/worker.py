@@ -17,17 +17,21 @@ from catbird_django.definitions.registry import Registry
 from catbird_django.engine import tasks as engine
 from catbird_django.engine import workers
 from catbird_django.engine.schema import require_current_schema
+from catbird_django.engine.silence import calls_within
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities, Capacity, TaskLimits
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
+from catbird_django.worker.doubts import Doubts
 from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.handlers import build_handlers, runnable_tasks
+from catbird_django.worker.housekeeping import Housekeeper
 from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.orders import Order, Orders
 from catbird_django.worker.outcome import Failed, Outcome, Released
+from catbird_django.worker.patience import patience_of_calls, patience_of_renewals
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.recycling import Limits
 from catbird_django.worker.reports import ClaimReporter, Reports
@@ -70,31 +74,46 @@ class Worker:
         self._settled_count = 0
         self.done_because = ""
         """Why another process should take the place of this one; empty if that is not needed."""
-        definitions = runnable_tasks(registry, options.tasks)
-        require_current_schema(using=self._using)
-        self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
         self.abandoned_count = 0
         """Handlers that outlived their timeout and could not be stopped."""
         self._abandoned: set[Delivery] = set()
-        self._presence = Presence(
-            queues=options.queues, handlers=self.task_names, slots=options.concurrency, using=self._using
-        )
+        self._calling = partial(calls_within, patience_of_calls(settings.lease), using=self._using)
+        definitions = runnable_tasks(registry, options.tasks)
+        with self._calling():
+            require_current_schema(using=self._using)
+            self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
+            self._presence = Presence(
+                queues=options.queues, handlers=self.task_names, slots=options.concurrency, using=self._using
+            )
         self.id = self._presence.worker_id
         self._build()
 
     def _build(self) -> None:
-        options, settings = self._options, self._settings
+        options, settings, calling = self._options, self._settings, self._calling
         self._bell = Bell()
         self._leases = LeaseKeeper(
-            self.id, lease=settings.lease, using=self._using, stop_handler=lambda held: self._event_loop.cancel(held)
+            self.id,
+            lease=settings.lease,
+            worker_ttl=settings.worker_ttl,
+            using=self._using,
+            stop_handler=lambda held: self._event_loop.cancel(held),
+            come_back=self._come_back,
+            calling=partial(calls_within, patience_of_renewals(settings.lease), using=self._using),
         )
         self._watchdog = Watchdog(grace=settings.interrupt_grace, abandoned=self._abandon)
-        self._reports = Reports(using=self._using, notify=settings.notify)
+        self._reports = Reports(using=self._using, notify=settings.notify, calling=calling)
         self._processes = HandlerProcesses(
             max_payload=settings.max_payload,
             limits=options.limits,
             interrupt_grace=settings.interrupt_grace,
             is_canceled=self._is_canceled,
+        )
+        self._doubts = Doubts(
+            {
+                handler.task_id: handler.options.breaker.failures
+                for handler in self._handlers.values()
+                if handler.options.breaker is not None
+            }
         )
         self._executor = executor = Executor(
             self._handlers,
@@ -102,6 +121,7 @@ class Worker:
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, reports=self._reports, is_canceled=self._is_canceled),
             watchdog=self._watchdog,
+            doubts=self._doubts,
             run_in_process=self._processes.run,
         )
         self._settlement = Settlement(
@@ -110,17 +130,22 @@ class Worker:
             all_events=settings.events == "all",
             settled=self._settled,
             send_words_of=self._reports.send_words_of,
-            failed=self._failed,
+            calling=calling,
         )
         self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
         self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
         self._capacities = self._build_capacities()
+        self._housekeeper = Housekeeper(
+            retention=settings.retention, worker_ttl=settings.worker_ttl, using=self._using, calling=calling
+        )
         self._ticker = Ticker(
             self.id,
             interval=settings.sweep_interval,
             cancel_grace=settings.cancel_grace,
             using=self._using,
             wake_workers=self._wake_workers,
+            ticked=self._housekeeper.ticked,
+            calling=calling,
         )
         self._claim_loop = ClaimLoop(
             calls=self._build_calls(),
@@ -128,6 +153,7 @@ class Worker:
             bell=self._bell,
             poll_interval=settings.poll_interval,
             idle_poll_interval=settings.idle_poll_interval,
+            calling=calling,
         )
         self._wakeups = Wakeups(
             self.id,
@@ -136,11 +162,13 @@ class Worker:
             has_work=self._claim_loop.notified,
             is_due=self._ticker.wake,
             is_canceled=self._leases.wake,
+            calling=calling,
         )
 
         self._shutdown = Shutdown(
             claim_loop=self._claim_loop,
             ticker=self._ticker,
+            housekeeper=self._housekeeper,
             threads=self._threads,
             event_loop=self._event_loop,
             processes=self._processes,
@@ -182,6 +210,7 @@ class Worker:
             find_writers=partial(workers.find_writers, using=self._using),
             hand_over=self._hand_over,
             put_off=self._put_off,
+            in_doubt=lambda: self._doubts.tasks,
             has_settled_enough=self._has_settled_enough,
             is_listening=lambda: self._wakeups.is_listening(),
             is_idle=self._is_idle,
@@ -195,6 +224,10 @@ class Worker:
 
     def run(self) -> bool:
         """Work until told to stop, then stop in order; False if handlers had to be left behind."""
+        with self._calling():
+            return self._work()
+
+    def _work(self) -> bool:
         self._start()
         try:
             while not self._is_over(self._next_order()):
@@ -257,6 +290,7 @@ class Worker:
         self._event_loop.start()
         if self._settings.notify:
             self._wakeups.start()
+        self._housekeeper.start()
         self._ticker.start()
         connections.close_all()  # this thread only waits from here on
         self._claim_loop.start()
@@ -269,6 +303,7 @@ class Worker:
             self._reports,
             self._leases,
             self._ticker,
+            self._housekeeper,
             self._watchdog,
             self._threads,
             self._event_loop,
@@ -276,6 +311,11 @@ class Worker:
         for part in parts:
             if not part.is_alive():
                 raise RuntimeError(f"{type(part).__name__} has died; see the log for why")
+
+    def _come_back(self) -> None:
+        """Be on record again, after others took this worker for gone."""
+        self._presence.come_back()
+        self._wakeups.tell_again()
 
     def _hand_over(self, claims: Sequence[TaskClaim]) -> None:
         """Give claims to whoever runs them."""
@@ -301,13 +341,10 @@ class Worker:
                     self._capacities[claim.task_id].give_back(claim.task_id, finished=False)
                     self._settlement.add(Released(claim))
 
-    def _failed(self, failures: Sequence[Failed]) -> None:
-        """What has failed may have opened a circuit breaker."""
-        if any(self._handlers[failed.claim.task_id].options.breaker is not None for failed in failures):
-            self._claim_loop.look_anew()
-
     def _finish(self, outcome: Outcome) -> None:
         """Take the outcome of a claim from whoever ran it."""
+        if type(outcome) is Failed:
+            self._doubts.failed(outcome.claim)
         self._settlement.add(outcome)
         task_id = outcome.claim.task_id
         if self._capacities[task_id].give_back(task_id, finished=True):
@@ -328,8 +365,12 @@ class Worker:
     def _settled(self, deliveries: Sequence[Delivery]) -> None:
         """Let go of what the database has taken; perhaps only that kept us from claiming."""
         self._leases.let_go(deliveries)
+        self._housekeeper.settled(len(deliveries))
+        if self._doubts.settled(deliveries):
+            self._claim_loop.look_anew()  # a circuit breaker may be open now
         self._settled_count += len(deliveries)
         if self._options.limits.runs is not None and self._settled_count >= self._options.limits.runs:
+            self._claim_loop.claim_no_more()
             self.drain()
         if self._has_settled_enough():
             self._bell.ring()

@@ -178,6 +178,31 @@ def test_the_page_of_a_task_says_how_it_runs(client: Client) -> None:
         assert expected in page
 
 
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [(timedelta(minutes=1), "and rests; then one run is tried"), (-timedelta(minutes=1), "one run is tried before")],
+)
+def test_the_page_of_a_queued_run_says_that_its_task_rests(client: Client, rest: timedelta, expected: str) -> None:
+    """T9."""
+    run = TaskRunFactory()
+    Breaker.objects.create(task=run.task, failure_count=7, open_until=timezone.now() + rest)
+    ended, other = TaskRunFactory(task=run.task, completed=True), TaskRunFactory()
+
+    page = shown(client, page_url(run))
+
+    assert "has failed 7 times in a row" in page
+    assert expected in page
+    for unaffected in (ended, other):
+        assert "Why is it waiting?" not in shown(client, page_url(unaffected))
+
+
+def test_the_page_of_a_queued_run_says_that_it_is_claimed_alone(client: Client) -> None:
+    """T7a."""
+    run = TaskRunFactory(lost_count=3, delivery_count=3)
+
+    assert "It has lost its worker 3 times: it is claimed alone" in shown(client, page_url(run))
+
+
 def test_the_page_of_a_worker_says_how_it_hears_of_work_and_what_it_left_behind(client: Client) -> None:
     listening = WorkerFactory(is_listening=True, abandoned_count=2, draining_since=timezone.now())
 

@@ -129,7 +129,7 @@ def test_an_unknown_command_is_answered_with_the_known_ones(checkout):
     result = checkout.run("dmeo")
 
     assert result.returncode == 2
-    assert "there is no command 'dmeo': choose one of demo, test, bench, check, docs" in result.stdout
+    assert "there is no command 'dmeo': choose one of demo, test, chaos, bench, check, docs" in result.stdout
 
 
 def test_a_python_as_old_as_3_6_can_read_the_file():

@@ -31,7 +31,6 @@ class Bank:
         with self._lock:
             self.calls += 1
         if self.is_down:
-            threading.Event().wait(0.005)  # it takes a moment to find out
             raise ConnectionError("the bank does not answer")
         return "paid"
 
@@ -51,7 +50,7 @@ def test_a_task_that_fails_again_and_again_rests_and_its_runs_use_no_attempt(ban
     pay.run_many(range(300))
     work_off("pay", concurrency=2)
 
-    assert 5 <= bank.calls < 100
+    assert 5 <= bank.calls < 25  # as it opens, others are under way
     runs = TaskRun.objects.all()
     assert runs.filter(status="failed").count() == bank.calls
     left = runs.filter(status="queued")
@@ -75,8 +74,8 @@ def test_after_the_rest_it_is_tried_and_all_goes_on(bank: Bank) -> None:
         bank.is_down = False
         assert {handle.wait(timeout=20) for handle in handles} == {"paid"}
 
-    # At most what ran or waited when it opened, and then one by one.
-    assert calls < 50
+    # At most what was under way when it opened, and then one by one.
+    assert calls < 25
     assert Event.objects.filter(event="breaker_closed").count() == 1
     breaker = Breaker.objects.get()
     assert (breaker.failure_count, breaker.open_until, breaker.trial_run_id) == (0, None, None)

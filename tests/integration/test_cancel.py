@@ -6,6 +6,7 @@ import asyncio
 import threading
 from datetime import timedelta
 from io import StringIO
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -71,6 +72,30 @@ def test_a_sync_handler_sees_it_in_its_context() -> None:
 
         with pytest.raises(RunCanceled):
             handle.wait(timeout=10)
+
+
+def test_a_handler_whose_claim_was_lost_is_stopped_as_by_a_cancel() -> None:
+    """W2: another worker has taken the run."""
+    stopped: list[str] = []
+
+    @task
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopped.append("async")
+            raise
+
+    @task
+    def look(ctx: TaskContext) -> None:
+        until(lambda: ctx.is_canceled)
+        stopped.append("sync")
+
+    handles = [wait.run(), look.run()]
+    with working("wait", "look", lease=timedelta(seconds=1)):
+        until(lambda: all(handle.status() is TaskStatus.STARTED for handle in handles))
+        TaskRun.objects.update(delivery_token=uuid4())  # as if taken back, and claimed again
+        until(lambda: sorted(stopped) == ["async", "sync"])
 
 
 def test_a_run_that_waits_in_the_worker_is_canceled_before_its_turn() -> None:

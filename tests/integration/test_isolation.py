@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -74,7 +75,7 @@ def error_of(handle: TaskHandle[Any]) -> dict[str, str]:
     ],
 )
 def test_a_process_that_dies_is_a_failed_attempt_and_the_neighbours_finish(way: str, message: str) -> None:
-    neighbours = unruly.neighbour.run_many([0.5] * 3)
+    neighbours = unruly.take_time.run_many([0.5] * 3)
     other = unruly.misbehave.run("nothing")
     handle = unruly.misbehave.run(way)
 
@@ -266,3 +267,18 @@ def test_the_processes_of_handlers_die_with_a_worker_that_is_killed() -> None:
         worker.wait()
 
     until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.parametrize("name", ["be_deaf", "talk", "talk_async"])
+def test_a_handler_whose_claim_was_lost_is_stopped(name: str) -> None:
+    """W2: another worker has taken the run; what this one does to it would be done twice."""
+    handle = getattr(unruly, name).run()
+
+    with working(name, interrupt_grace=GRACE, lease=timedelta(seconds=1)) as worker:
+        until(lambda: RunLog.objects.filter(run_id=handle.id).exists())
+        TaskRun.objects.filter(id=handle.id).update(delivery_token=uuid4())  # as if taken back, and claimed again
+
+        until(worker._is_idle)
+
+    run = TaskRun.objects.get(id=handle.id)
+    assert (run.status, run.failure_count) == ("started", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -66,4 +67,23 @@ def test_a_cut_ends_what_there_is_and_not_what_comes(proxy: Proxy) -> None:
             session.execute("SELECT 1")
 
     with connected(proxy) as session:
+        session.execute("SELECT 1")
+
+
+def test_those_that_are_stranded_stay_silent_and_new_ones_work(proxy: Proxy) -> None:
+    with connected(proxy) as stranded:
+        proxy.strand()
+        asking = threading.Thread(target=ask, args=[stranded], daemon=True)
+        asking.start()
+        with connected(proxy) as session:
+            session.execute("SELECT 1")
+
+        asking.join(timeout=0.3)
+        assert asking.is_alive()
+        proxy.cut()
+        asking.join(timeout=5)
+
+
+def ask(session: psycopg.Connection[Any]) -> None:
+    with suppress(psycopg.OperationalError):
         session.execute("SELECT 1")

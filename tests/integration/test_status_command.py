@@ -94,6 +94,37 @@ def test_runs_that_wait_for_another_attempt_are_canceling_or_have_completed_are_
     assert row["completed_last_hour"] == 3
 
 
+def test_suspect_runs_are_counted_among_the_queued() -> None:
+    """T7a: they are claimed in another way, and wait like the others."""
+    task = TaskFactory(name="pack")
+    TaskRunFactory.create_batch(3, task=task)
+    TaskRunFactory.create_batch(2, task=task, lost_count=2, delivery_count=2)
+
+    [row] = as_json()["tasks"]
+
+    assert row["queued"] == 5
+
+
+def test_due_runs_are_counted_by_index() -> None:
+    """However large the table is."""
+    task = TaskFactory(name="pack")
+    TaskRunFactory(task=task)
+    TaskRunFactory(task=task, lost_count=2, delivery_count=2)
+
+    with CaptureQueriesContext(connection) as queries:
+        status.read_status(using="default")
+
+    counts = [query["sql"] for query in queries if "lost_count" in query["sql"] and "COUNT(*)" in query["sql"]]
+    assert len(counts) == 2
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+        for statement in counts:
+            cursor.execute(f"EXPLAIN {statement}")
+            plan = "".join(line for (line,) in cursor.fetchall())
+            assert "cb_task_runs_claimable" in plan or "cb_task_runs_suspect" in plan
+        cursor.execute("RESET enable_seqscan")
+
+
 def test_open_breakers_are_told() -> None:
     task = TaskFactory(name="pack")
     Breaker.objects.create(task=task, failure_count=5, open_until=timezone.now() + timedelta(minutes=2))

@@ -35,7 +35,7 @@ def start_worker(database_url: str) -> Iterator[StartWorker]:
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         environment = {**os.environ, "DATABASE_URL": database_url, "DJANGO_SETTINGS_MODULE": "project.settings"}
-        command = [sys.executable, str(ROOT / "manage.py"), "catbird_worker", *arguments]
+        command = [sys.executable, str(ROOT / "manage.py"), "catbird_worker", "--noreload", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(command, env=environment, text=True, **pipes)
         started.append(process)
@@ -153,6 +153,9 @@ def test_a_lease_is_kept_while_a_handler_runs_longer_than_it(
     ("arguments", "complaint"),
     [
         (["--concurrency", "0"], "--concurrency must be at least 1"),
+        (["--processes", "0"], "--processes must be at least 1"),
+        (["--max-runs", "0"], "--max-runs must be at least 1"),
+        (["--max-memory", "-1"], "--max-memory must be at least 1"),
         (["--tasks", "nobody"], "no task named 'nobody' has a handler here"),
     ],
 )

@@ -4,6 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 
 from catbird_django.engine import tasks
@@ -61,6 +62,17 @@ def test_a_run_is_made_due_when_its_time_has_come() -> None:
     assert due.queues == ["post"]
     assert due.next_due_in is None
     assert TaskRun.objects.get(task_id=task_id).visible_at is None
+
+
+@pytest.mark.parametrize("style", ["sql_standard", "iso_8601"])
+def test_the_next_due_time_is_told_in_any_interval_style(style: str) -> None:
+    """RELIABILITY 35: the driver reads intervals in one style only."""
+    register("mail")
+    queue_runs("mail", 1, delay=timedelta(hours=1))
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL IntervalStyle = '{style}'")
+
+    assert timedelta(minutes=59) < tick_as(register_worker()).next_due_in <= timedelta(hours=1)
 
 
 def test_a_lost_run_is_queued_again_and_the_loss_is_counted() -> None:

@@ -132,7 +132,7 @@ async def add(input: list[int]) -> int:
 
 
 @task
-def neighbour(input: float) -> str:
+def take_time(input: float) -> str:
     """Run in the worker itself, beside the others."""
     time.sleep(input)
     return "done"

@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import django
 from asgiref.sync import ThreadSensitiveContext
@@ -20,10 +21,10 @@ from catbird_django.definitions.registry import registry
 from catbird_django.engine.reports import MAX_LINES
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.errors import UnknownName
+from catbird_django.worker.channel import Channel, HungUp, Message
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.fresh_process import die_with_parent
 from catbird_django.worker.handlers import TaskHandler, build_handlers
-from catbird_django.worker.isolation.channel import Channel, HungUp, Message
 from catbird_django.worker.isolation.messages import claim_from_json, outcome_as_json
 from catbird_django.worker.outcome import Outcome, failure
 from catbird_django.worker.recycling import Limits
@@ -36,6 +37,7 @@ def main(file_descriptor: int, parent: int) -> None:
     """Serve the worker at the other end until it hangs up."""
     die_with_parent(parent, signal.SIGKILL)
     _leave_signals_to_the_worker()
+    _offer_to_go_first()
     os.set_inheritable(file_descriptor, False)
     channel = Channel(socket.socket(fileno=file_descriptor))
     try:
@@ -58,6 +60,12 @@ def _leave_signals_to_the_worker() -> None:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+
+
+def _offer_to_go_first() -> None:
+    """When memory runs out, the kernel should rather kill a handler than its worker."""
+    with contextlib.suppress(OSError):  # it is no Linux, or may not
+        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 class Child:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from catbird_django.engine.tasks import Delivery, TaskClaim
-from catbird_django.worker.isolation.channel import Message
+from catbird_django.worker.channel import Message
 from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released
 
 

@@ -18,9 +18,9 @@ from catbird_django.client.context import Reporter
 from catbird_django.client.interrupts import CancelRequested
 from catbird_django.engine.tasks import TaskClaim
 from catbird_django.errors import HandlerDied, HandlerTimeout
+from catbird_django.worker.channel import Channel, HungUp, Message
 from catbird_django.worker.fresh_process import start_process
 from catbird_django.worker.handlers import TaskHandler
-from catbird_django.worker.isolation.channel import Channel, HungUp, Message
 from catbird_django.worker.isolation.messages import claim_as_json, outcome_from_json
 from catbird_django.worker.outcome import Outcome, Released
 from catbird_django.worker.recycling import Limits

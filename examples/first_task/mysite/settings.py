@@ -22,3 +22,6 @@ DATABASES = {
 
 INSTALLED_APPS += ["accounts"]
 EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+
+# What the how-to pages add.
+INSTALLED_APPS += ["shop"]

@@ -3,6 +3,7 @@ from datetime import timedelta
 from catbird_django import Retry, Snooze, TaskContext, task
 from shop import carrier
 from shop.bank import BankClosed, BankRefused, CardUnknown, charge_card
+from shop.drawing import draw
 
 
 @task(max_retries=5, backoff=(1, 600), no_retry_on=CardUnknown)
@@ -20,3 +21,9 @@ def charge(input: int, ctx: TaskContext) -> str:
 def book_parcel(input: int) -> str:
     """Tell the carrier that a parcel is waiting."""
     return carrier.book(order_id=input)
+
+
+@task(isolation="process", timeout=60, max_retries=1)
+def draw_receipt(input: int) -> str:
+    """Draw a receipt, with a library that has been known to crash."""
+    return draw(f"receipt of order {input}")

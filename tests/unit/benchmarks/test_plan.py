@@ -21,7 +21,7 @@ from benchmarks.tasks.producers import rate_of, without_notify
 from benchmarks.tasks.sizes import GOALS_ARE_ABOUT, QUICK, remarks
 from benchmarks.tasks.summary import MEASURES
 
-PAIRS = ["tomorrow", "old-transaction", "producers", "payloads"]
+PAIRS = ["finished", "tomorrow", "old-transaction", "producers", "payloads"]
 
 
 def bench_of(contender: Contender) -> Bench:

@@ -151,3 +151,25 @@ def test_without_claiming_ahead_only_free_slots_are_asked_for() -> None:
 
     assert asked(lanes, given, ahead=False) == [(1, 0, 2)]
     assert asked(lanes, given)[0][2] > 2
+
+
+def test_tasks_that_are_in_doubt_or_resting_are_left_alone() -> None:
+    """T9."""
+    lanes = Lanes()
+    moment = 7.0
+    lanes.found(
+        [
+            LaneHead("default", 1, 0, 1),
+            LaneHead("default", 2, 0, 2),
+            LaneHead("default", 3, 0, 3, breaker="open", rests_for=3 * moment),
+            LaneHead("default", 4, 0, 4, breaker="half_open", rests_for=moment),
+            LaneHead("default", 5, 0, 5, breaker="half_open"),
+            LaneHead("default", 6, 0, 6, is_suspect=True, breaker="open", rests_for=moment),
+        ]
+    )
+    given = limited(9)
+
+    assert [request.lane.task_id for request in lanes.requests(given, ahead=False, without={2})] == [1]
+    assert {request.lane.task_id for request in lanes.requests(capacities(t1=1, t2=1, t5=1))} == {1, 2, 5}
+    assert lanes.suspects(given) == []
+    assert (lanes.resting, lanes.rests_for) == ({3, 6}, moment)

@@ -105,7 +105,7 @@ class Command(BaseCommand):
         children: list[Child] = []
         at_the_end.callback(self.stop, children)
         web = [sys.executable, "-m", "project.demo.web", str(listening.fileno())]
-        worker = [sys.executable, "manage.py", "catbird_worker"]
+        worker = [sys.executable, "manage.py", "catbird_worker", "--noreload"]
         children.append(start_child("web server", web, log=logs / "web.log", keep=[listening.fileno()]))
         listening.close()  # from here on the port is the web server's, and ends with it
         children.append(start_child("worker", worker, log=logs / "worker.log"))

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from catbird_django.engine.tasks import Delivery, TaskClaim
-from catbird_django.worker.isolation.channel import Channel, HungUp
+from catbird_django.worker.channel import Channel, HungUp
 from catbird_django.worker.isolation.messages import (
     claim_as_json,
     claim_from_json,

@@ -1,0 +1,54 @@
+"""What handlers really did: rows written at once, in a database of their own that no rollback of ours reaches."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import psycopg
+
+VARIABLE = "CATBIRD_CHAOS_LEDGER"
+SCHEMA = "CATBIRD_CHAOS_ROUND"
+PATIENCE = 20.0  # seconds: the server may be restarting
+
+_here = threading.local()
+
+
+def table(schema: str) -> str:
+    """SQL that makes the ledger of one round."""
+    return f"""
+        CREATE SCHEMA {schema};
+        CREATE TABLE {schema}.fx (
+            id bigserial PRIMARY KEY,
+            run bigint NOT NULL,
+            attempt integer NOT NULL,
+            pid integer NOT NULL,
+            phase text NOT NULL,
+            at timestamptz NOT NULL DEFAULT clock_timestamp()
+        )
+    """
+
+
+def write(run: int, attempt: int, phase: str) -> None:
+    """Write down that this process is at this point of a run; try again while the server is away."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            _connection().execute(
+                "INSERT INTO fx (run, attempt, pid, phase) VALUES (%s, %s, %s, %s)", [run, attempt, os.getpid(), phase]
+            )
+            return
+        except psycopg.Error:
+            _here.connection = None
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _connection() -> psycopg.Connection:
+    known: psycopg.Connection | None = getattr(_here, "connection", None)
+    if known is None or known.closed:
+        options = f"-c default_transaction_read_only=off -c search_path={os.environ[SCHEMA]}"
+        known = _here.connection = psycopg.connect(os.environ[VARIABLE], autocommit=True, options=options)
+    return known

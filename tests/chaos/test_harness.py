@@ -1,0 +1,116 @@
+"""The checks after a round find what they are there to find, and the page about faults names every scenario."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from pytest_django.plugin import DjangoDbBlocker
+
+from tests.chaos.campaign import Result, play, summary
+from tests.chaos.cluster import CHECKOUT, LEDGER, Cluster
+from tests.chaos.rounds import Round
+from tests.chaos.scenario import Scenario, Skipped, all_scenarios
+
+Play = Callable[[Callable[[Round], None]], Result]
+
+
+@pytest.fixture
+def played(cluster: Cluster, django_db_blocker: DjangoDbBlocker) -> Play:
+    """Play a function as a scenario that must see `the fault`."""
+
+    def play_it(function: Callable[[Round], None]) -> Result:
+        with django_db_blocker.unblock():
+            scenario = Scenario("made_up", function, ("the fault",), is_alone=True)
+            return play(cluster, scenario, seed=1, is_short=True)
+
+    return play_it
+
+
+def complete(round_: Round, run_id: int) -> None:
+    """Write a run as if it had been completed."""
+    round_.cluster.execute(
+        "UPDATE cb_task_runs SET status = 'completed', output = '1', finished_at = clock_timestamp();"
+        "INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor)"
+        f" VALUES (clock_timestamp(), 'task', {run_id}, 'completed', 'started', 'completed', 'worker')",
+        database=round_.database,
+    )
+
+
+def test_a_round_in_which_all_is_well_has_no_problem(played: Play) -> None:
+    def fault(round_: Round) -> None:
+        complete(round_, round_.run("echo", 1))
+        round_.saw("the fault")
+
+    assert played(fault).problem == ""
+
+
+def test_a_round_in_which_the_fault_did_not_happen_is_void(played: Play) -> None:
+    assert "void, because it never happened: the fault" in played(lambda _: None).problem
+
+
+def test_a_run_that_is_gone_is_found(played: Play) -> None:
+    def fault(round_: Round) -> None:
+        run_id = round_.run("echo", 1)
+        statement = "DELETE FROM cb_task_runs; DELETE FROM cb_events"
+        round_.cluster.execute(statement, database=round_.database)
+        round_.accepted = [run_id]
+        round_.saw("the fault")
+
+    assert "run 1 was accepted, and is gone" in played(fault).problem
+
+
+def test_a_second_completion_is_found(played: Play) -> None:
+    def fault(round_: Round) -> None:
+        run_id = round_.run("echo", 1)
+        complete(round_, run_id)
+        complete(round_, run_id)
+        round_.saw("the fault")
+
+    problem = played(fault).problem
+
+    assert "run 1 has 2 completions" in problem
+    assert "doctor: completed_twice" in problem
+
+
+def test_an_execution_without_a_claim_is_found(played: Play) -> None:
+    def fault(round_: Round) -> None:
+        run_id = round_.run("echo", 1)
+        round_.cluster.execute(
+            f"INSERT INTO {round_.database}.fx (run, attempt, pid, phase) VALUES ({run_id}, 1, 1, 'begin')",
+            database=LEDGER,
+        )
+        round_.cluster.execute(
+            "UPDATE cb_task_runs SET status = 'canceled', finished_at = now()", database=round_.database
+        )
+        round_.saw("the fault")
+
+    assert "run 1 was delivered 0 times, and begun 1 times" in played(fault).problem
+
+
+def test_late_recovery_is_a_problem(played: Play) -> None:
+    def fault(round_: Round) -> None:
+        round_.start_worker()
+        run_id = round_.run("note")
+        round_.recovered(run_id, since=round_.until_begun(run_id) - 60, attempt=1, within=-60)
+
+    assert "work went on after" in played(fault).problem
+
+
+def test_what_the_machine_cannot_do_is_skipped_with_the_reason(played: Play) -> None:
+    def fault(_: Round) -> None:
+        raise Skipped("no such thing here")
+
+    result = played(fault)
+
+    assert (result.problem, result.skipped) == ("", "no such thing here")
+    assert "skipped: no such thing here" in summary([result])
+
+
+def test_the_page_about_faults_names_every_scenario_and_no_other() -> None:
+    page = (CHECKOUT / "docs" / "explanation" / "what-happens-when.md").read_text()
+
+    named = {name for name in re.findall(r"`([a-z0-9_]+)`", page) if name.count("_") > 2}
+
+    assert named == set(all_scenarios())

@@ -1,0 +1,121 @@
+"""W4: a worker that is told to stop exits with 0 within the grace and five seconds, whatever else is going on."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from catbird_django.definitions.registry import registry
+from catbird_django.models import TaskRun, Worker
+from catbird_django.statuses import TaskStatus
+from tests.integration.worker_processes import StartWorker, worker_processes
+from tests.proxy import Proxy, server_address
+from tests.support import until
+from tests.unruly import tasks as unruly
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GRACE = 2
+SETTINGS = f'{{"SHUTDOWN_GRACE": {GRACE}}}'
+
+
+@pytest.fixture
+def start_worker(database_url: str, _only_the_tasks_of_the_test: None) -> Iterator[StartWorker]:
+    for declared in (unruly.take_time, unruly.be_deaf):
+        registry.add(declared.definition)
+    with worker_processes(database_url) as start:
+        yield start
+
+
+def address_through(proxy: Proxy) -> str:
+    parameters = connection.get_connection_params()
+    return f"postgresql://{parameters['user']}@127.0.0.1:{proxy.port}/{parameters['dbname']}"
+
+
+def seconds_to_stop(process: Any, *signals: int) -> float:
+    """Signal a process; return how long it took to exit with 0."""
+    began = time.monotonic()
+    for number in signals:
+        process.send_signal(number)
+    assert process.wait(timeout=GRACE + 10) == 0
+    return time.monotonic() - began
+
+
+def test_an_idle_worker_stops_at_once(start_worker: StartWorker) -> None:
+    process = start_worker(CATBIRD=SETTINGS)
+    until(lambda: Worker.objects.exclude(sleeping_since=None).exists(), seconds=30)
+
+    assert seconds_to_stop(process, signal.SIGTERM) < GRACE
+
+
+@pytest.mark.parametrize("name", ["take_time", "be_deaf"])
+def test_a_busy_worker_releases_what_does_not_end_in_time(start_worker: StartWorker, name: str) -> None:
+    """On a thread, and in a process of its own."""
+    process = start_worker(CATBIRD=SETTINGS)
+    running = unruly.take_time.run(60) if name == "take_time" else unruly.be_deaf.run()
+    until(lambda: running.status() is TaskStatus.STARTED, seconds=30)
+
+    assert seconds_to_stop(process, signal.SIGTERM) < GRACE + 5
+
+    run = TaskRun.objects.get(id=running.id)
+    assert (run.status, run.failure_count, run.lost_count) == ("queued", 0, 0)
+
+
+@pytest.mark.parametrize("trouble", ["gone", "silent"])
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_worker_without_its_database_stops_in_time(start_worker: StartWorker, trouble: str, busy: bool) -> None:
+    with ExitStack() as network:
+        proxy = network.enter_context(Proxy(server_address()))
+        process = start_worker(DATABASE_URL=address_through(proxy), CATBIRD=SETTINGS)
+        until(lambda: Worker.objects.exclude(sleeping_since=None).exists(), seconds=30)
+        if busy:
+            running = unruly.take_time.run(60)
+            until(lambda: running.status() is TaskStatus.STARTED)
+        if trouble == "silent":
+            proxy.freeze()
+        else:
+            network.close()
+
+        assert seconds_to_stop(process, signal.SIGTERM) < GRACE + 5
+
+
+def test_a_worker_that_is_about_to_start_just_leaves(start_worker: StartWorker) -> None:
+    """Its database takes the connection, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        process = start_worker(DATABASE_URL=f"postgresql://nobody@127.0.0.1:{server.getsockname()[1]}/nothing")
+        client, _ = server.accept()
+        with client:
+            assert seconds_to_stop(process, signal.SIGTERM) < GRACE
+
+
+def test_a_drained_worker_exits_with_0_and_a_stop_ends_the_draining(start_worker: StartWorker) -> None:
+    """W8."""
+    process = start_worker(CATBIRD=SETTINGS)
+    running = unruly.take_time.run(60)
+    until(lambda: running.status() is TaskStatus.STARTED, seconds=30)
+    process.send_signal(signal.SIGUSR1)
+    until(lambda: Worker.objects.exclude(draining_since=None).exists())
+
+    assert seconds_to_stop(process, signal.SIGTERM) < GRACE + 5
+
+    assert TaskRun.objects.get(id=running.id).status == "queued"
+
+
+def test_a_worker_that_has_done_enough_says_so_by_its_exit_code(start_worker: StartWorker) -> None:
+    """W8."""
+    process = start_worker("--max-runs", "1", "--concurrency", "1")
+    handle = unruly.take_time.run(0)
+
+    output, _ = process.communicate(timeout=30)
+
+    assert process.returncode == 75
+    assert "another should take its place: it has finished 1 runs" in output
+    assert handle.status() is TaskStatus.COMPLETED

@@ -1,0 +1,97 @@
+"""R9, W6, RELIABILITY row 29: a worker knows whether notifications reach it, and polls when they do not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from catbird_django import task
+from catbird_django.models import Worker
+from catbird_django.worker import wakeups
+from tests.conftest import url_of
+from tests.proxy import Proxy, server_address
+from tests.support import until, working
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUICK = timedelta(seconds=0.2)
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy(server_address()) as proxy:
+        yield proxy
+
+
+def dsn_through(proxy: Proxy) -> str:
+    return url_of({**connection.get_connection_params(), "host": "127.0.0.1", "port": proxy.port})
+
+
+def is_listening() -> bool:
+    return Worker.objects.get().is_listening
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeups, "PING_EVERY", 0.5)
+    monkeypatch.setattr(wakeups, "PING_TAKES", 0.5)
+
+
+def test_a_worker_that_hears_itself_is_on_record_as_listening() -> None:
+    @task
+    def mail() -> str:
+        return "sent"
+
+    with working("mail"):
+        until(is_listening)
+        assert mail.run().wait(timeout=10) == "sent"
+
+
+def test_a_worker_whose_line_falls_silent_polls_says_so_and_listens_again(
+    proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    @task
+    def mail() -> str:
+        return "sent"
+
+    caplog.set_level(logging.INFO, logger="catbird.worker")
+    with working("mail", listen_dsn=dsn_through(proxy), poll_interval=QUICK, lease=timedelta(seconds=3)):
+        until(is_listening)
+        proxy.freeze()
+        until(lambda: not is_listening())
+        assert mail.run().wait(timeout=5) == "sent"
+        until(lambda: proxy.connection_count >= 1 and caplog.text.count("polling only") == 1)
+        output = StringIO()
+        call_command("catbird_status", stdout=output)
+        assert "polling" in output.getvalue()
+
+        proxy.thaw()
+        until(is_listening, seconds=20)
+        assert mail.run().wait(timeout=5) == "sent"
+
+    assert caplog.text.count("polling only") == 1
+    assert "notifications arrive again" in caplog.text
+
+
+def test_a_line_that_stays_silent_is_replaced_by_a_new_one(proxy: Proxy) -> None:
+    with working(listen_dsn=dsn_through(proxy), lease=timedelta(seconds=3)):
+        until(is_listening)
+        proxy.strand()
+
+        until(lambda: not is_listening())
+        until(is_listening)
+
+
+def test_a_worker_that_was_taken_for_gone_is_on_record_again_when_it_comes_back() -> None:
+    """W9."""
+    with working(lease=timedelta(seconds=0.6), worker_ttl=timedelta(seconds=1)) as worker:
+        until(is_listening)
+        Worker.objects.all().delete()
+
+        until(lambda: Worker.objects.filter(pk=worker.id, is_listening=True).exists())

@@ -1,0 +1,1 @@
+"""A database backend for aliases that a test makes for itself."""
