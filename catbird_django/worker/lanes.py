@@ -8,7 +8,7 @@ come back (released, promoted), so the mark is dropped once a second and wheneve
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -72,18 +72,21 @@ class Lanes:
         """
         ordered = sorted(self._known.values(), key=lambda known: (-known.lane.priority, known.head_id))
         requests = []
-        taken: Counter[Capacity] = Counter()
-        taken_of_task: Counter[int] = Counter()
+        taken: defaultdict[Capacity, int] = defaultdict(int)
+        taken_of_task: defaultdict[int, int] = defaultdict(int)
         for known in ordered:
             task_id = known.lane.task_id
             capacity = capacities[task_id]
             limit = capacity.room(task_id, ahead=ahead) - taken[capacity]
+            if limit <= 0 or task_id in without:
+                continue
             if (left := capacity.left(task_id)) is not None:
                 limit = min(limit, left - taken_of_task[task_id])
-            if limit > 0 and task_id not in without:
-                requests.append(LaneRequest(known.lane, known.low_id, limit))
-                taken[capacity] += limit
+                if limit <= 0:
+                    continue
                 taken_of_task[task_id] += limit
+            requests.append(LaneRequest(known.lane, known.low_id, limit))
+            taken[capacity] += limit
         return requests
 
     def claimed(self, requests: Sequence[LaneRequest], claims: Sequence[TaskClaim]) -> None:
