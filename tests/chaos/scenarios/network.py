@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psycopg
+
 from tests.chaos.processes import LEASE
 from tests.chaos.rounds import Round
 from tests.chaos.scenario import scenario
@@ -18,6 +20,14 @@ def proxy_for(round_: Round) -> Iterator[tuple[Proxy, str]]:
     """A proxy in front of the server, and the URL that leads through it."""
     with Proxy(round_.cluster.socket) as proxy:
         yield proxy, round_.cluster.url(round_.database, host="127.0.0.1", port=proxy.port)
+
+
+def round_trip(url: str) -> float:
+    """How many seconds a question and its answer take."""
+    with psycopg.connect(url, autocommit=True) as session:
+        began = time.monotonic()
+        session.execute("SELECT 1")
+        return time.monotonic() - began
 
 
 @scenario("connections were reset")
@@ -78,7 +88,8 @@ def a_slow_line_makes_nobody_lose_a_lease(round_: Round) -> None:
     with proxy_for(round_) as (proxy, url):
         round_.start_worker(url=url)
         proxy.delay = 0.15  # there and back: 300 ms
-        round_.saw("a slow line")
+        if round_trip(url) > 0.3:
+            round_.saw("a slow line")
         runs = [*round_.load(20, seconds=0.1), round_.run("note", {"seconds": LEASE + 1})]
 
         round_.until_ended(runs)
