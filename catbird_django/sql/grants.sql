@@ -61,7 +61,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         _cb_decide_inputs, _cb_different_verdicts, _cb_doctor_checks, _cb_doctor_database, _cb_doctor_history,
         _cb_doctor_keys, _cb_doctor_orphans, _cb_doctor_runs, _cb_doctor_waiting, _cb_doctor_workers,
         _cb_end_canceling_tasks, _cb_end_overdue_canceling_tasks, _cb_error_in_short, _cb_evaluate_condition,
-        _cb_expire_tasks, _cb_find_value, _cb_limit_to_breakers, _cb_lock_breakers, _cb_lost_error,
+        _cb_expire_tasks, _cb_find_value, _cb_is_watched, _cb_limit_to_breakers, _cb_lock_breakers, _cb_lost_error,
         _cb_make_tasks_due, _cb_may_finish, _cb_may_vacuum, _cb_note_claims, _cb_note_failures, _cb_note_task_events,
         _cb_notify_sleepers, _cb_now, _cb_old_transactions, _cb_remove_tasks, _cb_run_debounced_tasks,
         _cb_run_keyed_tasks, _cb_run_on_fail, _cb_run_special_tasks, _cb_tag_tasks, _cb_take_back_lost_tasks,
@@ -71,7 +71,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         cb_fail_tasks, cb_find_task_lanes, cb_keep_house, cb_log_tasks, cb_ping_worker, cb_prune_tasks,
         cb_read_task_runs, cb_register_tasks, cb_register_worker, cb_release_tasks, cb_renew_worker, cb_report_tasks,
         cb_retry_tasks, cb_run_tasks, cb_schema_version, cb_set_listening, cb_stop_worker, cb_tick, cb_wake_tick,
-        cb_wake_workers, cb_writers
+        cb_wake_workers, cb_watch, cb_writers
     '
 $$;
 
