@@ -117,6 +117,7 @@ class ClaimLoop:
         self._suspect: TaskClaim | None = None
         self._must_find = False
         self._has_announced = False
+        self._has_run_short = False
         self._recent = Meter(most=BUSY)
         self._naps: Iterator[float] = iter(())
         self._unaware = Unaware()
@@ -174,6 +175,7 @@ class ClaimLoop:
         match self._look():
             case Look.CLAIMED:
                 self._has_announced = False
+                self._has_run_short = False
                 self._naps = iter(NAPS)
             case Look.RUN_SHORT:
                 self._bell.wait(after=rings, timeout=PAUSE_RUN_SHORT)
@@ -208,7 +210,13 @@ class ClaimLoop:
         # Lanes that we only remembered may be empty while others are not: look again before giving up.
         if is_fresh:
             return Look.NOTHING
-        return Look.LOOK_AGAIN if self._lanes.is_stale() else Look.RUN_SHORT
+        # A look at all of them may take long; in a moment there may be more where there was some. But only once: who has
+        # nothing else to do can as well look.
+        has_run_short, self._has_run_short = self._has_run_short, True
+        if not has_run_short and not self._lanes.is_stale():
+            return Look.RUN_SHORT
+        self._must_find = True
+        return Look.LOOK_AGAIN
 
     def _find_lanes(self) -> bool:
         """Find the lanes, unless we know them well enough; say whether they are fresh."""
