@@ -210,8 +210,8 @@ class ClaimLoop:
         # Lanes that we only remembered may be empty while others are not: look again before giving up.
         if is_fresh:
             return Look.NOTHING
-        # A look at all of them may take long; in a moment there may be more where there was some. But only once: who has
-        # nothing else to do can as well look.
+        # A look at all of them may take long; in a moment there may be more where there was some. But only once: who
+        # has nothing else to do can as well look.
         has_run_short, self._has_run_short = self._has_run_short, True
         if not has_run_short and not self._lanes.is_stale():
             return Look.RUN_SHORT
