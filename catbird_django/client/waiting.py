@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import psycopg
 from django.db import connections
@@ -18,10 +20,15 @@ from django.db import connections
 from catbird_django.conf import get_settings
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.notifications import LIVE, Listener
+from catbird_django.engine.watching import watch
+from catbird_django.engine.workers import find_writers
 
 logger = logging.getLogger("catbird.client")
 
 TASK_RUNS = "task_runs "
+WATCH_FOR = timedelta(seconds=30)
+WAIT_FOR_UNAWARE = 5.0  # seconds
+PAUSE = 0.02
 LINGER = 1.0  # seconds for which the listener stays when nobody waits, in case someone soon does
 
 Wake = Callable[[], object]
@@ -54,8 +61,12 @@ class Watch:
         settings = get_settings()
         try:
             with Listener([LIVE], using=self._using, dsn=settings.listen_dsn) as listener:
+                told_at = self._tell_that_we_watch()
                 self._wake(None)  # what ended before we listened
+                self._wake_after_unaware(listener)
                 while True:
+                    if time.monotonic() - told_at > WATCH_FOR.total_seconds() / 3:
+                        told_at = self._tell_that_we_watch()
                     payloads = list(listener.payloads(timeout=LINGER))
                     for payload in payloads:
                         self._wake(payload)
@@ -65,6 +76,19 @@ class Watch:
             logger.warning("cannot listen, callers poll instead", extra={"database": self._using, "error": str(error)})
         finally:
             connections.close_all()
+
+    def _tell_that_we_watch(self) -> float:
+        watch(WATCH_FOR, using=self._using)
+        return time.monotonic()
+
+    def _wake_after_unaware(self, listener: Listener) -> None:
+        """Wake everyone once more when those have ended who could not yet see that we watch, and so tell us nothing."""
+        before = find_writers(using=self._using).next
+        give_up_at = time.monotonic() + WAIT_FOR_UNAWARE
+        while find_writers(using=self._using).oldest < before and time.monotonic() < give_up_at:
+            for payload in listener.payloads(timeout=PAUSE):
+                self._wake(payload)
+        self._wake(None)
 
     def _gave_up(self) -> bool:
         """Whether nobody waits any more; then the next caller starts a new thread."""

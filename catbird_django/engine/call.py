@@ -28,6 +28,9 @@ LOCK_CONFLICTS = {"40P01", "40001"}
 DATA_ERRORS = {"22", "23", "54"}
 UNDEFINED_FUNCTION = "42883"
 
+# For the current transaction, and only for that.
+DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"
+
 # SQLSTATE class CB is ours; SQL raises it only for what must undo the transaction.
 ERRORS: dict[str, type[errors.CatbirdError]] = {"CB001": errors.InvalidArgument}
 
@@ -50,12 +53,15 @@ class Function:
 
         An argument that is left out has the default that SQL gives it.
         """
-        keys = tuple(arguments)
+        statement = self._statement(using, tuple(arguments))
+        return _retry_conflicts(using, lambda: _execute(using, statement, arguments))
+
+    def _statement(self, _using: str, keys: tuple[str, ...]) -> str:
         statement = self._statements.get(keys)
         if statement is None:
             # Names and types are literals of ours.
             statement = self._statements[keys] = f"SELECT {self._answering} FROM {self._call(keys)}"  # noqa: S608
-        return _retry_conflicts(using, lambda: _execute(using, statement, arguments))
+        return statement
 
     def _call(self, keys: Iterable[str]) -> str:
         arguments = ", ".join(f"p_{key} => {_placeholder(key, self.argument_types[key])}" for key in keys)
@@ -64,6 +70,18 @@ class Function:
     def value(self, using: str, **arguments: Any) -> Any:
         """Call the function and return the one value it answers."""
         return self.rows(using, **arguments)[0][0]
+
+
+class FleetingFunction(Function):
+    """A function of which a crash of the server may undo what it did; so its commit need not wait for the disk.
+
+    Not inside a caller's transaction: what else was done there is not ours to risk.
+    """
+
+    def _statement(self, using: str, keys: tuple[str, ...]) -> str:
+        if not owns_transaction(using):
+            return super()._statement(using, keys)
+        return f"SELECT answer.* FROM {DO_NOT_WAIT_FOR_DISK}, {self._call(keys)} AS answer"  # noqa: S608
 
 
 def _placeholder(key: str, sql_type: str) -> str:
@@ -133,13 +151,13 @@ def _retry_conflicts(using: str, call: Callable[[], T]) -> T:
             return call()
         except DatabaseError as error:
             last = attempt == MAX_ATTEMPTS
-            if last or _sqlstate(error) not in LOCK_CONFLICTS or not _owns_transaction(using):
+            if last or _sqlstate(error) not in LOCK_CONFLICTS or not owns_transaction(using):
                 raise
             time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - jitter, not cryptography
     raise AssertionError("unreachable")
 
 
-def _owns_transaction(using: str) -> bool:
+def owns_transaction(using: str) -> bool:
     connection = connections[using]
     return not connection.in_atomic_block and connection.get_autocommit()
 

@@ -26,8 +26,6 @@ class House(NamedTuple):
     """Workers that were not heard of and are no longer on record, as host:pid."""
     old_transactions: int
     oldest_transaction: timedelta | None
-    dead_rows: int
-    may_vacuum: bool
 
 
 class DeadRows(NamedTuple):

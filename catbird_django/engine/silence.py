@@ -111,15 +111,15 @@ _watch = Watch()
 @contextmanager
 def calls_within(seconds: float, *, using: str) -> Iterator[None]:
     """Give each call that this thread makes in the block so many seconds, and each connection it opens."""
-    call = Call(seconds)
-    _here.call = call
+    before: Call | None = getattr(_here, "call", None)
+    _here.call = call = Call(seconds)
     _watch.add(call)
     try:
         with _connecting_within(seconds, using):
             yield
     finally:
         _watch.remove(call)
-        del _here.call
+        _here.call = before
 
 
 def under_way(connection: Connection, *, within: float | None = None) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from catbird_django.engine.call import Function
+from catbird_django.engine.call import FleetingFunction, Function
 
 REGISTER = Function(
     "cb_register_worker",
@@ -25,11 +25,11 @@ RENEW = Function("cb_renew_worker", worker_id="bigint")
 COUNT_ABANDONED = Function("cb_count_abandoned", worker_id="bigint", count="integer")
 DRAIN = Function("cb_drain_worker", worker_id="bigint")
 STOP = Function("cb_stop_worker", worker_id="bigint")
-ANNOUNCE_SLEEP = Function("cb_announce_sleep", worker_id="bigint")
+ANNOUNCE_SLEEP = FleetingFunction("cb_announce_sleep", worker_id="bigint")
 PING = Function("cb_ping_worker", worker_id="bigint")
 SET_LISTENING = Function("cb_set_listening", worker_id="bigint", is_listening="boolean")
 WRITERS = Function("cb_writers")
-WAKE = Function("cb_wake_workers", queues="text[]")
+WAKE = FleetingFunction("cb_wake_workers", queues="text[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.TextField(unique=True, verbose_name='name')),
-                ('worker', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='catbird.worker', verbose_name='worker')),
+                ('worker', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='catbird.worker', verbose_name='worker')),
                 ('held_until', models.DateTimeField(verbose_name='held until')),
             ],
             options={

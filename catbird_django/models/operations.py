@@ -10,11 +10,17 @@ from catbird_django.models.workers import Worker
 
 
 class Lease(models.Model):
-    """A piece of upkeep that one worker at a time does for all."""
+    """A piece of upkeep that one worker at a time does for all; or, of no worker, that somebody watches runs."""
 
     name = models.TextField(_("name"), unique=True)
     worker = models.ForeignKey(
-        Worker, models.DO_NOTHING, related_name="+", verbose_name=_("worker"), db_constraint=False, db_index=False
+        Worker,
+        models.DO_NOTHING,
+        related_name="+",
+        verbose_name=_("worker"),
+        null=True,
+        db_constraint=False,
+        db_index=False,
     )
     held_until = models.DateTimeField(_("held until"))
 

@@ -4,17 +4,10 @@
 -- Locks: workers by id; what is locked is skipped.
 
 -- Remove the rows of workers that were not heard of for p_worker_ttl, and of those that stopped longer than p_keep_stopped
--- ago. Says which of the former were removed, how many transactions are older than a minute and how old the oldest is (as
--- far as this role may see them), how many dead rows the runs have as far as the statistics know, and whether this role
--- may VACUUM them.
+-- ago. Says which of the former were removed, how many transactions are older than a minute, and how old the oldest is, as
+-- far as this role may see them.
 CREATE OR REPLACE FUNCTION cb_keep_house(p_worker_ttl interval, p_keep_stopped interval)
-RETURNS TABLE (
-    lost_workers text[],
-    old_transactions integer,
-    oldest_transaction interval,
-    dead_rows bigint,
-    may_vacuum boolean
-)
+RETURNS TABLE (lost_workers text[], old_transactions integer, oldest_transaction interval)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     WITH gone AS (
@@ -35,8 +28,6 @@ BEGIN
 
     SELECT count(*)::integer, max(_cb_now() - old.since) INTO old_transactions, oldest_transaction
     FROM _cb_old_transactions() AS old;
-
-    SELECT state.dead_rows, state.may_vacuum INTO dead_rows, may_vacuum FROM cb_dead_rows() AS state;
     RETURN NEXT;
 END;
 $$;

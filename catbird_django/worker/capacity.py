@@ -20,9 +20,9 @@ class Meter:
         self._now = 0
         self._before = 0
 
-    def add(self, moment: float) -> None:
+    def add(self, moment: float, count: int = 1) -> None:
         self._turn(moment)
-        self._now += 1
+        self._now += count
 
     def count(self, moment: float) -> int:
         self._turn(moment)

@@ -6,7 +6,7 @@ import enum
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +19,7 @@ from catbird_django.engine.workers import Writers
 from catbird_django.failpoints import reach
 from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.bell import Bell
-from catbird_django.worker.capacity import Capacities
+from catbird_django.worker.capacity import Capacities, Meter
 from catbird_django.worker.lanes import Lanes
 from catbird_django.worker.patience import Calling
 
@@ -27,6 +27,9 @@ logger = logging.getLogger("catbird.worker")
 
 SHORTEST_PAUSE = 0.01  # seconds between looks, first, while somebody may not have seen that we sleep
 WAIT_FOR_UNAWARE = 5.0
+PAUSE_RUN_SHORT = 0.005  # seconds before we ask again where there was nothing, while a look at all lanes takes too long
+BUSY = 10  # runs claimed within the last moment: then more will come
+NAPS = (0.001, 0.002, 0.004, 0.008)  # seconds between looks before a busy worker says that it sleeps
 PAUSE_HELD_BACK = 0.1  # seconds before we look for work of others than the handlers that are at their limit
 
 
@@ -36,6 +39,7 @@ class Look(enum.Enum):
     CLAIMED = enum.auto()
     LOOK_AGAIN = enum.auto()
     NO_ROOM = enum.auto()
+    RUN_SHORT = enum.auto()
     HELD_BACK = enum.auto()
     NOTHING = enum.auto()
 
@@ -113,6 +117,9 @@ class ClaimLoop:
         self._suspect: TaskClaim | None = None
         self._must_find = False
         self._has_announced = False
+        self._has_run_short = False
+        self._recent = Meter(most=BUSY)
+        self._naps: Iterator[float] = iter(())
         self._unaware = Unaware()
         self._stopping = False
         self._backoff = Backoff()
@@ -168,6 +175,10 @@ class ClaimLoop:
         match self._look():
             case Look.CLAIMED:
                 self._has_announced = False
+                self._has_run_short = False
+                self._naps = iter(NAPS)
+            case Look.RUN_SHORT:
+                self._bell.wait(after=rings, timeout=PAUSE_RUN_SHORT)
             case Look.NO_ROOM:
                 self._bell.wait(after=rings, timeout=self._poll_interval)
             case Look.HELD_BACK:
@@ -192,18 +203,29 @@ class ClaimLoop:
         claims = self._calls.claim(requests)
         self._lanes.claimed(requests, claims)
         if claims:
+            self._recent.add(time.monotonic(), len(claims))
             reach("after-claim")
             self._calls.hand_over(sorted(claims, key=lambda claim: (-claim.priority, claim.run_id)))
             return Look.CLAIMED
         # Lanes that we only remembered may be empty while others are not: look again before giving up.
-        return Look.NOTHING if is_fresh else Look.LOOK_AGAIN
+        if is_fresh:
+            return Look.NOTHING
+        # A look at all of them may take long; in a moment there may be more where there was some. But only once: who
+        # has nothing else to do can as well look.
+        has_run_short, self._has_run_short = self._has_run_short, True
+        if not has_run_short and not self._lanes.is_stale():
+            return Look.RUN_SHORT
+        self._must_find = True
+        return Look.LOOK_AGAIN
 
     def _find_lanes(self) -> bool:
         """Find the lanes, unless we know them well enough; say whether they are fresh."""
         if not (self._must_find or self._lanes.is_stale()):
             return False
         self._must_find = False  # before the call: whoever notifies us during it may not be seen by it
-        self._lanes.found(self._calls.find_lanes())
+        began = time.monotonic()
+        heads = self._calls.find_lanes()
+        self._lanes.found(heads, seconds=time.monotonic() - began)
         if self._lanes.resting:
             self._calls.put_off(self._lanes.resting)
         return True
@@ -240,6 +262,8 @@ class ClaimLoop:
 
     def _sleep(self, rings: int, *, was_idle: bool) -> None:
         """Wait to be woken, or for the next poll."""
+        if self._nap(rings):
+            return
         if self._calls.is_listening() and not self._has_announced and self._announce():
             self._must_find = True
             return  # and look once more: what is queued after that look finds us asleep and wakes us
@@ -249,6 +273,17 @@ class ClaimLoop:
         if was_idle:
             self._calls.stop_if_asked_to()
         self._bell.wait(after=rings, timeout=self._pause())
+
+    def _nap(self, rings: int) -> bool:
+        """Look again in a moment, if we have been busy: to wake us would cost producers more than looking costs us."""
+        if self._has_announced or self._recent.count(time.monotonic()) < BUSY:
+            return False
+        pause = next(self._naps, None)
+        if pause is None:
+            return False
+        self._bell.wait(after=rings, timeout=pause)
+        self._must_find = True
+        return True
 
     def _announce(self) -> bool:
         # Before the call: a notification may come while it returns, and takes the announcement away again.

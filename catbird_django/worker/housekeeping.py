@@ -181,10 +181,10 @@ class Housekeeper:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the thread after what is under way; a VACUUM is not waited for."""
+        """End the thread after what is under way; a long VACUUM is not waited for."""
         self._stopping = True
         self._woken.set()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=2)
 
     def ticked(self, tick: Tick) -> None:
         """Hear from the tick whether we are elected, and of dead rows."""

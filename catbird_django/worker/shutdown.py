@@ -10,17 +10,15 @@ from django.db import connections
 
 from catbird_django.engine import tasks as engine
 from catbird_django.engine.call import DATABASE_TROUBLE
-from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.claim_loop import ClaimLoop
-from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.housekeeping import Housekeeper
 from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.outcome import Released
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.reports import Reports
+from catbird_django.worker.runners import Runners
 from catbird_django.worker.settlement import Settlement
-from catbird_django.worker.threads import ThreadRunner
 from catbird_django.worker.tick import Ticker
 from catbird_django.worker.wakeups import Wakeups
 from catbird_django.worker.watchdog import Watchdog
@@ -37,10 +35,8 @@ class Shutdown:
     claim_loop: ClaimLoop
     ticker: Ticker
     housekeeper: Housekeeper
-    threads: ThreadRunner
-    event_loop: LoopRunner
+    runners: Runners
     processes: HandlerProcesses
-    capacities: Capacities
     watchdog: Watchdog
     settlement: Settlement
     reports: Reports
@@ -53,8 +49,7 @@ class Shutdown:
     def stop_claiming(self) -> None:
         """Claim nothing more, and give back what no handler has begun. A second call changes nothing."""
         self.claim_loop.stop()
-        for claim in self.threads.take_back() + self.event_loop.take_back():
-            self.capacities[claim.task_id].give_back(claim.task_id, finished=False)
+        for claim in self.runners.take_back():
             self.settlement.add(Released(claim))
 
     def finish(self, *, deadline: float) -> bool:
@@ -62,12 +57,11 @@ class Shutdown:
         self.stop_claiming()
         self.ticker.stop()
         self.housekeeper.stop()
-        while self.capacities.in_flight and time.monotonic() < deadline:
+        while self.runners.in_flight and time.monotonic() < deadline:
             time.sleep(0.02)
         self.processes.stop()  # what runs there can be ended, and is given back as the others
-        left_behind = self.capacities.in_flight
-        self.threads.stop()
-        self.event_loop.stop()
+        left_behind = self.runners.in_flight
+        self.runners.stop()
         self.watchdog.stop()
         is_settled = self.settlement.stop(timeout=_until(deadline))
         self.reports.stop(timeout=_until(deadline))  # before what is held is given back

@@ -20,10 +20,8 @@ from catbird_django.engine.schema import require_current_schema
 from catbird_django.engine.silence import calls_within
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.worker.bell import Bell
-from catbird_django.worker.capacity import Capacities, Capacity, TaskLimits
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
 from catbird_django.worker.doubts import Doubts
-from catbird_django.worker.event_loop import LoopRunner
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.handlers import build_handlers, runnable_tasks
 from catbird_django.worker.housekeeping import Housekeeper
@@ -35,9 +33,9 @@ from catbird_django.worker.patience import patience_of_calls, patience_of_renewa
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.recycling import Limits
 from catbird_django.worker.reports import ClaimReporter, Reports
+from catbird_django.worker.runners import Runners
 from catbird_django.worker.settlement import Settlement
 from catbird_django.worker.shutdown import Shutdown
-from catbird_django.worker.threads import ThreadRunner
 from catbird_django.worker.tick import Ticker
 from catbird_django.worker.wakeups import Wakeups
 from catbird_django.worker.watchdog import Attempt, Watchdog
@@ -96,7 +94,7 @@ class Worker:
             lease=settings.lease,
             worker_ttl=settings.worker_ttl,
             using=self._using,
-            stop_handler=lambda held: self._event_loop.cancel(held),
+            stop_handler=lambda held: self._runners.cancel(held),
             come_back=self._come_back,
             calling=partial(calls_within, patience_of_renewals(settings.lease), using=self._using),
         )
@@ -115,7 +113,7 @@ class Worker:
                 if handler.options.breaker is not None
             }
         )
-        self._executor = executor = Executor(
+        self._executor = Executor(
             self._handlers,
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
@@ -132,9 +130,13 @@ class Worker:
             send_words_of=self._reports.send_words_of,
             calling=calling,
         )
-        self._threads = ThreadRunner(options.concurrency, run=executor.run, finish=self._finish)
-        self._event_loop = LoopRunner(options.concurrency, run=executor.run_async, finish=self._finish)
-        self._capacities = self._build_capacities()
+        self._runners = Runners(
+            self._handlers,
+            concurrency=options.concurrency,
+            prefetch=settings.prefetch,
+            executor=self._executor,
+            finish=self._finish,
+        )
         self._housekeeper = Housekeeper(
             retention=settings.retention, worker_ttl=settings.worker_ttl, using=self._using, calling=calling
         )
@@ -149,7 +151,7 @@ class Worker:
         )
         self._claim_loop = ClaimLoop(
             calls=self._build_calls(),
-            capacities=self._capacities,
+            capacities=self._runners.capacities,
             bell=self._bell,
             poll_interval=settings.poll_interval,
             idle_poll_interval=settings.idle_poll_interval,
@@ -164,35 +166,24 @@ class Worker:
             is_canceled=self._leases.wake,
             calling=calling,
         )
+        self._shutdown = self._build_shutdown()
 
-        self._shutdown = Shutdown(
+    def _build_shutdown(self) -> Shutdown:
+        return Shutdown(
             claim_loop=self._claim_loop,
             ticker=self._ticker,
             housekeeper=self._housekeeper,
-            threads=self._threads,
-            event_loop=self._event_loop,
+            runners=self._runners,
             processes=self._processes,
-            capacities=self._capacities,
             watchdog=self._watchdog,
             settlement=self._settlement,
             reports=self._reports,
             leases=self._leases,
             wakeups=self._wakeups,
             presence=self._presence,
-            notify=settings.notify,
+            notify=self._settings.notify,
             using=self._using,
         )
-
-    def _build_capacities(self) -> Capacities:
-        handlers = self._handlers.values()
-        limits = {
-            handler.task_id: TaskLimits(concurrency=handler.options.concurrency, batch_size=handler.options.batch_size)
-            for handler in handlers
-        }
-        on_threads, on_loop = (
-            Capacity(self._options.concurrency, prefetch=self._settings.prefetch, limits=limits) for _ in range(2)
-        )
-        return Capacities({handler.task_id: on_loop if handler.runs_on_loop else on_threads for handler in handlers})
 
     def _build_calls(self) -> Calls:
         how_to_claim: dict[str, Any] = {
@@ -286,8 +277,7 @@ class Worker:
         self._reports.start()
         self._settlement.start()
         self._watchdog.start()
-        self._threads.start()
-        self._event_loop.start()
+        self._runners.start()
         if self._settings.notify:
             self._wakeups.start()
         self._housekeeper.start()
@@ -305,8 +295,7 @@ class Worker:
             self._ticker,
             self._housekeeper,
             self._watchdog,
-            self._threads,
-            self._event_loop,
+            self._runners,
         )
         for part in parts:
             if not part.is_alive():
@@ -322,32 +311,20 @@ class Worker:
         if self._options.once:
             self._claim_loop.claim_no_more()
         self._leases.hold([claim.delivery for claim in claims])
-        on_threads = [claim for claim in claims if not self._handlers[claim.task_id].runs_on_loop]
-        on_loop = [claim for claim in claims if self._handlers[claim.task_id].runs_on_loop]
-        for share, runner in ((on_threads, self._threads), (on_loop, self._event_loop)):
-            if share:
-                self._capacities[share[0].task_id].take([claim.task_id for claim in share])
-                runner.submit(share)
+        self._runners.submit(claims)
         self._has_claimed_all = self._options.once
 
     def _put_off(self, task_ids: Collection[int]) -> None:
         """Give back what has not begun of tasks whose circuit breaker is open: it would fail like the others (T9)."""
-        for runner in (self._threads, self._event_loop):
-            waiting = runner.take_back()
-            if rest := [claim for claim in waiting if claim.task_id not in task_ids]:
-                runner.submit(rest)
-            for claim in waiting:
-                if claim.task_id in task_ids:
-                    self._capacities[claim.task_id].give_back(claim.task_id, finished=False)
-                    self._settlement.add(Released(claim))
+        for claim in self._runners.take_back(task_ids):
+            self._settlement.add(Released(claim))
 
     def _finish(self, outcome: Outcome) -> None:
         """Take the outcome of a claim from whoever ran it."""
         if type(outcome) is Failed:
             self._doubts.failed(outcome.claim)
         self._settlement.add(outcome)
-        task_id = outcome.claim.task_id
-        if self._capacities[task_id].give_back(task_id, finished=True):
+        if self._runners.finished(outcome.claim.task_id):
             self._bell.ring()
 
     def _abandon(self, attempt: Attempt) -> None:
@@ -355,7 +332,7 @@ class Worker:
         logger.error("a handler could not be stopped", extra={"run_id": attempt.claim.run_id})
         outcome = self._executor.abandon(attempt.claim)
         self._abandoned.add(attempt.claim.delivery)
-        self._threads.replace(attempt.thread)
+        self._runners.replace(attempt.thread)
         self._finish(outcome)
         self.abandoned_count += 1
 
@@ -391,7 +368,7 @@ class Worker:
         return self._leases.is_canceled(claim.delivery) or (bool(self._abandoned) and claim.delivery in self._abandoned)
 
     def _is_idle(self) -> bool:
-        return not self._capacities.in_flight and not self._settlement.backlog
+        return not self._runners.in_flight and not self._settlement.backlog
 
     def _stop_if_asked_to(self) -> None:
         """There was nothing to do, neither here nor in the database."""

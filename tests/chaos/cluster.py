@@ -38,6 +38,7 @@ SETTINGS = {
     "superuser_reserved_connections": "15",
     "shared_buffers": "64MB",
     "deadlock_timeout": "200ms",
+    "log_line_prefix": "%m [%p] %d ",
 }
 
 # Every run's history begins with its birth, so that the doctor can check the whole of it (E1).
@@ -96,9 +97,10 @@ class Cluster:
     def socket(self) -> str:
         return str(self._layout.socket)
 
-    def said(self) -> str:
-        """The server's log so far."""
-        return self._layout.log.read_text(errors="replace")
+    def said(self, database: str = "") -> str:
+        """The server's log so far; only what it says about one database, if that is named."""
+        lines = self._layout.log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if f"] {database}" in line)
 
     def url(self, database: str, *, user: str = WORKER_ROLE, host: str | None = None, port: int | str = PORT) -> str:
         return f"postgresql://{user}@/{database}?{urlencode({'host': host or self.socket_directory, 'port': port})}"

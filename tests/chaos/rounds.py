@@ -160,6 +160,10 @@ class Round:
     def query(self, statement: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         return self.cluster.query(statement, parameters, database=self.database)
 
+    def refusals(self, words: str) -> int:
+        """How often the server's log has these words about this round's database."""
+        return self.cluster.said(f"{self.database} ").count(words)
+
     def row(self, run_id: int) -> dict[str, Any]:
         """What is stored of a run."""
         [(row,)] = self.query("SELECT to_jsonb(run) FROM cb_task_runs AS run WHERE id = %s", [run_id])

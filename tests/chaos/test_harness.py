@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -114,3 +116,21 @@ def test_the_page_about_faults_names_every_scenario_and_no_other() -> None:
     named = {name for name in re.findall(r"`([a-z0-9_]+)`", page) if name.count("_") > 2}
 
     assert named == set(all_scenarios())
+
+
+def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.chaos", *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60)
+
+
+def test_the_command_names_scenarios_by_parts_of_their_names() -> None:
+    named = chaos("--list", "--only", "kill-9, leaks").stdout.split()
+
+    assert named == ["a_run_outlives_kill_9_in_its_handler", "many_runs_through_one_worker_leave_no_leaks"]
+
+
+def test_a_name_that_no_scenario_has_is_a_mistake() -> None:
+    result = chaos("--only", "meteor")
+
+    assert result.returncode == 2
+    assert "no scenario has 'meteor' in its name" in result.stderr

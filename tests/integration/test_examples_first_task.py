@@ -177,3 +177,13 @@ def test_parcels_wait_while_the_carrier_is_down(example: Any, work_until_idle: A
     failures = sum(TaskRun.objects.values_list("failure_count", flat=True))
     assert 5 <= failures < 30
     assert TaskRun.objects.queued().count() == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_labels_are_printed(example: Any, work_until_idle: Any):
+    handles = example("shop.tasks").print_label.run_many(range(30))
+
+    work_until_idle()
+
+    assert handles[7].wait(timeout=10) == "label of order 7 printed"
+    assert TaskRun.objects.filter(status="completed").count() == 30

@@ -82,7 +82,7 @@ def test_a_worker_claims_no_more_ahead_than_the_batch_size(options: dict[str, in
 
     @task(**options)
     def quick(input: int) -> None:
-        in_flight.append(worker._capacities.in_flight)
+        in_flight.append(worker._runners.in_flight)
 
     quick.run_many(range(1000))
     with working("quick", concurrency=2) as worker:
@@ -197,7 +197,7 @@ def test_a_worker_runs_one_suspect_at_a_time_and_claims_nothing_ahead_meanwhile(
         assert begun.wait(timeout=15)
         ordinary.run_many(range(1000))
         while TaskRun.objects.filter(task__name="ordinary", status="completed").count() < 1000:
-            assert worker._capacities.in_flight <= 3
+            assert worker._runners.in_flight <= 3
         assert TaskRun.objects.filter(task__name="suspect").queued().count() == 2
         may_end.set()
         until(lambda: TaskRun.objects.filter(task__name="suspect", status="completed").count() == 3)

@@ -67,7 +67,7 @@ def test_a_hostile_search_path_changes_nothing(elsewhere: str) -> None:
         cursor.execute("CREATE TEMPORARY TABLE cb_task_runs (id bigint)")
         cursor.execute("""SET search_path = pg_temp, hostile, "Cat Bird", public""")
         cursor.execute("""SELECT * FROM "Cat Bird".cb_run_tasks('double', ARRAY['5']::jsonb[])""")
-        run_id, verdict, _ = cursor.fetchone()
+        run_id, verdict, *_ = cursor.fetchone()
         cursor.execute(
             """SELECT queued_at > now() - interval '1 hour' FROM "Cat Bird".cb_task_runs WHERE id = %s""", [run_id]
         )

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import OperationalError, connection, connections
 
 from catbird_django import task
 from catbird_django.engine import housekeeping, workers
 from catbird_django.engine.silence import calls_within
 from catbird_django.models import TaskRun, Worker
 from tests.aliases import alias_for
+from tests.conftest import url_of
 from tests.proxy import Proxy, server_address
 from tests.support import USING, register_worker, second_session, until, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+ROOT = Path(__file__).parents[2]
 LEASE = timedelta(seconds=6)  # renewals have 2 seconds then, other calls 5
 
 
@@ -139,12 +146,50 @@ def test_what_a_worker_holds_is_not_lost_when_its_connections_fall_silent(proxy:
     assert (run.delivery_count, run.lost_count) == (1, 0)
 
 
-def test_a_worker_stops_while_the_database_is_silent(proxy: Proxy) -> None:
-    """W4."""
+def test_a_line_that_is_only_slow_costs_time_and_no_claim(proxy: Proxy) -> None:
+    """RELIABILITY row 21."""
 
     @task
-    def mail() -> None: ...
+    def mail(input: int) -> int:
+        return input
 
-    with working("mail", database="proxied", lease=LEASE, shutdown_grace=timedelta(seconds=2)):
-        mail.run().wait(timeout=10)
-        proxy.freeze()
+    proxy.delay = 0.15  # each way, and each time
+    with working("mail", database="proxied", lease=LEASE, concurrency=10):
+        handles = mail.run_many(list(range(50)))
+        assert [handle.wait(timeout=30) for handle in handles] == list(range(50))
+
+    assert set(TaskRun.objects.values_list("delivery_count", "lost_count")) == {(1, 0)}
+
+
+def test_a_worker_goes_on_after_all_its_connections_were_reset(proxy: Proxy) -> None:
+    """RELIABILITY row 19."""
+
+    @task
+    def mail() -> str:
+        return "sent"
+
+    with working("mail", database="proxied", lease=LEASE):
+        assert mail.run().wait(timeout=10) == "sent"
+        proxy.cut()
+
+        assert mail.run().wait(timeout=15) == "sent"
+
+
+def test_a_worker_process_that_is_told_to_stop_in_the_silence_ends_in_time(proxy: Proxy) -> None:
+    """W4, RELIABILITY row 05: exit 0 within grace + 5 seconds."""
+    environment = {
+        **os.environ,
+        "DATABASE_URL": url_of({**connection.get_connection_params(), "host": "127.0.0.1", "port": proxy.port}),
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "CATBIRD": '{"SHUTDOWN_GRACE": 1}',
+    }
+    command = [sys.executable, str(ROOT / "manage.py"), "catbird_worker", "--noreload"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: Worker.objects.filter(sleeping_since__isnull=False).exists(), seconds=20)
+            proxy.freeze()
+            process.send_signal(signal.SIGTERM)
+
+            assert process.wait(timeout=1 + 5 + 2) == 0
+        finally:
+            process.kill()

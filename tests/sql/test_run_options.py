@@ -15,6 +15,7 @@ from catbird_django.definitions.conditions import parse_condition
 from catbird_django.engine import tasks
 from catbird_django.engine.tasks import RunAnswer, claim_suspect_task
 from catbird_django.engine.tick import tick
+from catbird_django.engine.watching import watch
 from catbird_django.errors import InvalidArgument
 from catbird_django.models import RunTag, Task, TaskRun
 from catbird_django.statuses import RunVerdict
@@ -89,6 +90,7 @@ def test_waiters_are_told_of_a_skipped_run() -> None:
     with second_session() as listener:
         listener.autocommit = True
         listener.execute("LISTEN cb_live")
+        watch(timedelta(seconds=30), using=USING)
         with connection.cursor() as cursor:
             cursor.execute("SELECT run_id FROM cb_run_tasks('mail', ARRAY['1']::jsonb[], p_notify => true)")
             [run_id] = cursor.fetchone()

@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 
 from catbird_django.engine import tasks
 from catbird_django.engine.tasks import Delivery
+from catbird_django.engine.watching import watch
 from catbird_django.models import TaskRun
 from catbird_django.statuses import SettleVerdict
 from tests.support import LEASE, USING, claim, queue_runs, register, register_worker
@@ -162,6 +163,7 @@ def test_the_ids_of_a_batch_are_told_once_to_whoever_waits() -> None:
     with second_session() as listener:
         listener.autocommit = True
         listener.execute("LISTEN cb_live")
+        watch(timedelta(seconds=30), using=USING)
         complete(deliveries)
         heard = [notice.payload for notice in listener.notifies(timeout=5, stop_after=1)]
 
@@ -177,6 +179,7 @@ def test_ids_that_do_not_fit_into_a_notification_are_left_out() -> None:
     with second_session() as listener:
         listener.autocommit = True
         listener.execute("LISTEN cb_live")
+        watch(timedelta(seconds=30), using=USING)
         complete(deliveries)
         heard = [notice.payload for notice in listener.notifies(timeout=5, stop_after=1)]
 
@@ -200,3 +203,21 @@ def test_the_database_refuses_what_cannot_be(change: dict[str, object], rule: st
 
     with pytest.raises(IntegrityError, match=rule), transaction.atomic():
         TaskRun.objects.update(**change)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_is_told_while_nobody_watches() -> None:
+    """R9: to notify makes transactions wait for each other, so it is done only for somebody."""
+    from tests.support import second_session
+
+    first, second = claimed_deliveries(2)
+
+    with second_session() as listener:
+        listener.autocommit = True
+        listener.execute("LISTEN cb_live")
+        complete([first])
+        watch(timedelta(seconds=30), using=USING)
+        complete([second])
+        heard = [notice.payload for notice in listener.notifies(timeout=5, stop_after=1)]
+
+    assert heard == [f"task_runs {second.run_id}"]

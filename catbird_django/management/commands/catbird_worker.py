@@ -134,7 +134,10 @@ class Command(BaseCommand):
             ends_with_workers=options["until_idle"] or options["once"],
         )
         self._say(f"catbird supervisor keeps {count} worker process{'es' if count > 1 else ''}. Ctrl-C stops it.")
-        code = supervisor.run()
+        try:
+            code = supervisor.run()
+        except CatbirdError as error:
+            raise CommandError(str(error)) from error
         self._say("catbird supervisor stopped.")
         if code:
             sys.exit(code)

@@ -27,3 +27,9 @@ def book_parcel(input: int) -> str:
 def draw_receipt(input: int) -> str:
     """Draw a receipt, with a library that has been known to crash."""
     return draw(f"receipt of order {input}")
+
+
+@task(concurrency=2, batch_size=10)
+def print_label(input: int) -> str:
+    """Print the label of an order, on one of two printers."""
+    return f"label of order {input} printed"

@@ -115,25 +115,29 @@ def a_sweep_that_was_killed_is_done_by_another_worker(round_: Round) -> None:
     round_.expect_counts(run_id, deliveries=2, lost=1)
 
 
-@scenario("frozen past its lease", "a stale result")
+@scenario("frozen past its lease", "a stale result", "woke beside another")
 def a_frozen_worker_changes_nothing_when_it_wakes(round_: Round) -> None:
+    """It wakes when another has finished the short run, and is still at the long one."""
     zombie = round_.start_worker()
-    run_id = round_.run("note", {"seconds": 0.5})
-    round_.until_begun(run_id)
+    short, long = round_.run("note", {"seconds": 0.5}), round_.run("note", {"seconds": 2.5})
+    round_.until_begun(short)
+    round_.until_begun(long)
     zombie.send(signal.SIGSTOP)
     frozen_at = time.time()
     other = round_.start_worker()
-    round_.recovered(run_id, since=frozen_at)
+    round_.recovered(short, since=frozen_at)
     round_.saw("frozen past its lease")
+    round_.until_ended([short])
 
-    if round_.random.random() < 0.5:  # while the other is still at it, or afterwards
-        round_.until_ended([run_id])
+    if round_.live([long]):
+        round_.saw("woke beside another")
     zombie.send(signal.SIGCONT)
 
     round_.until(lambda: "claim was lost" in zombie.said(), what="a stale result")
     round_.saw("a stale result")
-    round_.until_ended([run_id])
-    round_.expect(round_.row(run_id)["output"] == {"attempt": 2, "pid": other.pid}, "the zombie's result was taken")
+    round_.until_ended([short, long])
+    for run_id in (short, long):
+        round_.expect(round_.row(run_id)["output"] == {"attempt": 2, "pid": other.pid}, "the zombie's result was taken")
 
 
 @scenario("longer than its lease")

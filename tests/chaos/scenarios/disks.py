@@ -68,8 +68,7 @@ def work_goes_on_when_a_full_disk_has_room_again(round_: Round) -> None:
         fill(place)
         round_.until(lambda: _is_refused(round_), seconds=10, what="a full disk")
         busy = _share_of_a_processor(worker.pid, seconds=2)
-        if "No space left on device" in round_.cluster.said():
-            round_.saw("the disk was full")
+        round_.seen["the disk was full"] += round_.refusals("No space left on device")
         (place / FILLER).unlink()
 
         round_.until_ended(runs)

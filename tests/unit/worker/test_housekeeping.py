@@ -141,7 +141,7 @@ def test_old_transactions_are_warned_of_once_a_minute(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """W9: they are what makes claims slow."""
-    found = engine.House([], 2, timedelta(minutes=5), 0, True)
+    found = engine.House([], 2, timedelta(minutes=5))
     monkeypatch.setattr(housekeeping.engine, "keep_house", lambda **_: found)
     house = House(worker_ttl=timedelta(minutes=5), using="default", clock=clock)
 

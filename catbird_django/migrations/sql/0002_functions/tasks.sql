@@ -674,13 +674,18 @@ BEGIN
 END;
 $$;
 
--- Hint that these runs may have finished: their ids, or nothing when they do not fit into a notification (R9).
+-- Hint that these runs may have finished, if anybody watches (`sql/watching.sql`): their ids, or nothing when they do not
+-- fit into a notification (R9).
 CREATE OR REPLACE FUNCTION _cb_tell_finished_tasks(p_run_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    v_ids text := array_to_string(p_run_ids, ',');
+    v_ids text;
 BEGIN
+    IF NOT _cb_is_watched() THEN
+        RETURN;
+    END IF;
+    v_ids := array_to_string(p_run_ids, ',');
     PERFORM pg_notify('cb_live', CASE WHEN length(v_ids) < 7900 THEN 'task_runs ' || v_ids ELSE '' END);
 END;
 $$;
