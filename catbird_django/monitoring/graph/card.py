@@ -56,7 +56,7 @@ def draw_node(node: NodeView, box: Box) -> Xml:
     return element(
         "g",
         {
-            "class": f"graph-node graph-{node.shape}{' graph-asks' if _asks(node) else ''}",
+            "class": f"graph-node graph-{node.shape}{' graph-asks' if node.asks else ''}",
             "data-step": node.id if is_step else None,
             "data-status": node.status.name if node.status else None,
             "transform": f"translate({box.x:g} {box.y:g})",
@@ -131,11 +131,6 @@ def _badge(badge: Badge, x: float, line: float) -> Xml:
 
 def _text(css_class: str, x: float, y: float, text: str, *, anchor: str | None = None) -> Xml:
     return element("text", {"class": css_class, "x": x, "y": y, "text-anchor": anchor}, text)
-
-
-def _asks(node: NodeView) -> bool:
-    """Whether it waits for somebody."""
-    return any(badge.kind is BadgeKind.SIGNAL for badge in node.badges)
 
 
 def _wide_badges(node: NodeView) -> list[Badge]:

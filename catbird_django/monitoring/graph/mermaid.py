@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from catbird_django.monitoring.graph.layout import Direction
-from catbird_django.monitoring.graph.view import BadgeKind, EdgeKind, EdgeView, GraphView, NodeView, Shape
+from catbird_django.monitoring.graph.view import EdgeKind, EdgeView, GraphView, NodeView, Shape
 
 ARROWS = {EdgeKind.NEEDED: "-->", EdgeKind.OPTIONAL: "-->", EdgeKind.ORDER: "-.->"}
 LINE_BREAK = "<br/>"
@@ -34,7 +34,7 @@ def _box(node: NodeView) -> str:
     text = f'"{LINE_BREAK.join(map(_escaped, _lines(node)))}"'
     if node.shape is not Shape.STEP:
         return f"([{text}])"
-    return f"[/{text}/]" if any(badge.kind is BadgeKind.SIGNAL for badge in node.badges) else f"[{text}]"
+    return f"[/{text}/]" if node.asks else f"[{text}]"
 
 
 def _lines(node: NodeView) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from catbird_django.monitoring.graph.card import SMALL_SIZE, draw_node, draw_symbols, size_of
 from catbird_django.monitoring.graph.edge import draw_edge, draw_legend, legend_size
 from catbird_django.monitoring.graph.layout import Direction, Layout, Link, Node, lay_out
-from catbird_django.monitoring.graph.view import GraphView, NodeView, Shape
+from catbird_django.monitoring.graph.view import EdgeKind, GraphView, NodeView, Shape
 from catbird_django.monitoring.graph.xml_text import Attribute, Xml, element, number
 
 
@@ -71,4 +71,4 @@ def _edges(view: GraphView, layout: Layout, direction: Direction) -> list[Xml]:
     drawn = [
         (edge.kind, draw_edge(edge, route, direction)) for edge, route in zip(view.edges, layout.routes, strict=True)
     ]
-    return [xml for _, xml in sorted(drawn, key=lambda one: one[0] == "needed")]
+    return [xml for _, xml in sorted(drawn, key=lambda one: one[0] is EdgeKind.NEEDED)]

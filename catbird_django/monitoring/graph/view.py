@@ -69,6 +69,11 @@ class NodeView:
     tooltip: tuple[str, ...] = ()
     """Lines that say more of it, besides its label and badges."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether it waits for somebody."""
+        return any(badge.kind is BadgeKind.SIGNAL for badge in self.badges)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeView:
