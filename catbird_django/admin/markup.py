@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
+from catbird_django.monitoring.icons import STATUS_ICONS
 from catbird_django.monitoring.json_text import laid_out
 from catbird_django.monitoring.payloads import MAX_SHOWN
 
@@ -25,16 +26,7 @@ if TYPE_CHECKING:
 
 EMPTY = "-"
 
-# Drawn on a grid of 16 by 16, with a line of the text's colour.
-ICONS = {
-    "queued": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M8 5v3l2 1.5",
-    "started": "M5 3l8 5l-8 5z",
-    "canceling": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M5.5 8h5",
-    "completed": "M3 8.5l3.5 3.5l6.5-8",
-    "failed": "M4 4l8 8M12 4l-8 8",
-    "skipped": "M3 4l5 4l-5 4zM12 4v8",
-    "canceled": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M4 12l8-8",
-    "expired": "M4 2.5h8M4 13.5h8M5 2.5c0 4 6 7 6 11M11 2.5c0 4-6 7-6 11",
+ICONS = STATUS_ICONS | {
     "alive": "M2 8h3l2-4l2.5 8l1.5-4h3",
     "silent": "M8 3v6M8 12v1",
     "stopped": "M4 4h8v8h-8z",

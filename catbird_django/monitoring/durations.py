@@ -25,6 +25,18 @@ def in_words(duration: timedelta) -> str:
     return _("%(days)d d %(hours)d h") % _split(seconds, days=DAY, hours=HOUR)
 
 
+def in_one_unit(duration: timedelta) -> str:
+    """Say how long, exactly and briefly: `90 s`, `5 min`, `36 h`, `2 d`."""
+    seconds = duration.total_seconds()
+    if seconds and seconds % DAY == 0:
+        return _("%(count)d d") % {"count": seconds // DAY}
+    if seconds and seconds % HOUR == 0:
+        return _("%(count)d h") % {"count": seconds // HOUR}
+    if seconds and seconds % MINUTE == 0:
+        return _("%(count)d min") % {"count": seconds // MINUTE}
+    return _("%(count)s s") % {"count": f"{seconds:.15g}"}
+
+
 def _split(total: float, **units: int) -> dict[str, int]:
     """Divide seconds into these units, the largest first."""
     parts = {}

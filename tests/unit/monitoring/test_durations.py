@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from catbird_django.monitoring.durations import in_words
+from catbird_django.monitoring.durations import in_one_unit, in_words
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,18 @@ def test_two_units_are_enough(duration: timedelta, words: str) -> None:
 
 def test_a_clock_that_went_back_shows_no_negative_time() -> None:
     assert in_words(timedelta(seconds=-3)) == "0 ms"
+
+
+@pytest.mark.parametrize(
+    ("duration", "words"),
+    [
+        (timedelta(0), "0 s"),
+        (timedelta(milliseconds=1500), "1.5 s"),
+        (timedelta(seconds=90), "90 s"),
+        (timedelta(minutes=5), "5 min"),
+        (timedelta(hours=36), "36 h"),
+        (timedelta(days=2), "2 d"),
+    ],
+)
+def test_one_unit_is_exact_and_brief(duration: timedelta, words: str) -> None:
+    assert in_one_unit(duration) == words
