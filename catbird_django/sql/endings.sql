@@ -216,14 +216,15 @@ BEGIN
 END;
 $$;
 
--- Hint that these flow runs may have finished: their ids, or nothing when they do not fit into a notification (R9).
+-- Hint that these flow runs may have finished, if anybody watches (`sql/watching.sql`): their ids, or nothing when they do
+-- not fit into a notification (R9).
 CREATE OR REPLACE FUNCTION _cb_tell_finished_flows(p_flow_run_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_ids text := array_to_string(p_flow_run_ids, ',');
 BEGIN
-    IF v_ids <> '' THEN
+    IF v_ids <> '' AND _cb_is_watched() THEN
         PERFORM pg_notify('cb_live', CASE WHEN length(v_ids) < 7900 THEN 'flow_runs ' || v_ids ELSE '' END);
     END IF;
 END;
