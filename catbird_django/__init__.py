@@ -3,17 +3,23 @@
 What is importable from here is the public API; everything else may change any day.
 """
 
-from catbird_django.client.cancel import acancel_task, cancel_task
-from catbird_django.client.context import TaskContext
+from catbird_django.client.cancel import acancel_flow, acancel_task, cancel_flow, cancel_task
+from catbird_django.client.context import StepContext, TaskContext
 from catbird_django.client.decorator import task
-from catbird_django.client.failures import RunFailure, TaskFailure
+from catbird_django.client.explain import Requirement, aexplain, explain
+from catbird_django.client.failures import FlowFailure, RunFailure, TaskFailure
+from catbird_django.client.flow_handles import FlowHandle
+from catbird_django.client.flow_runs import arun_flow, run_flow
+from catbird_django.client.flows import Flow, Optional, Signal, Step
 from catbird_django.client.handles import TaskHandle
-from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
-from catbird_django.client.retry import aretry_task, retry_task
+from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Skip, Snooze
+from catbird_django.client.retry import aretry_flow, aretry_task, retry_flow, retry_task
+from catbird_django.client.signals import asignal_flow, signal_flow
 from catbird_django.client.tasks import Task, arun_task, run_task
 from catbird_django.errors import (
     CatbirdError,
     DefinitionError,
+    FlowFailed,
     InvalidOption,
     PayloadError,
     RunCanceled,
@@ -21,6 +27,7 @@ from catbird_django.errors import (
     RunNotFinished,
     RunNotFound,
     RunSkipped,
+    SignalRefused,
     TaskFailed,
     UnknownName,
     WaitInTransaction,
@@ -34,8 +41,14 @@ __all__ = [
     "CancelRequested",
     "CatbirdError",
     "DefinitionError",
+    "Flow",
+    "FlowFailed",
+    "FlowFailure",
+    "FlowHandle",
     "InvalidOption",
+    "Optional",
     "PayloadError",
+    "Requirement",
     "Retry",
     "RunCanceled",
     "RunExpired",
@@ -43,7 +56,12 @@ __all__ = [
     "RunNotFinished",
     "RunNotFound",
     "RunSkipped",
+    "Signal",
+    "SignalRefused",
+    "Skip",
     "Snooze",
+    "Step",
+    "StepContext",
     "Task",
     "TaskContext",
     "TaskFailed",
@@ -52,11 +70,21 @@ __all__ = [
     "UnknownName",
     "WaitInTransaction",
     "WaitTimeout",
+    "acancel_flow",
     "acancel_task",
+    "aexplain",
+    "aretry_flow",
     "aretry_task",
+    "arun_flow",
     "arun_task",
+    "asignal_flow",
+    "cancel_flow",
     "cancel_task",
+    "explain",
+    "retry_flow",
     "retry_task",
+    "run_flow",
     "run_task",
+    "signal_flow",
     "task",
 ]

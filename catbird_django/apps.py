@@ -29,8 +29,8 @@ class CatbirdConfig(AppConfig):
 
 
 def register_after_migrate(*, using: str, **_: Any) -> None:
-    """Enter the tasks that were discovered into a database that was just migrated."""
-    from catbird_django.client.registration import register_tasks
+    """Enter the tasks and flows that were discovered into a database that was just migrated."""
+    from catbird_django.client.registration import register_flows, register_tasks
     from catbird_django.conf import get_settings
     from catbird_django.definitions.registry import registry
     from catbird_django.engine.schema import expected_version, installed_version
@@ -39,3 +39,6 @@ def register_after_migrate(*, using: str, **_: Any) -> None:
     if using == get_settings().database and installed_version(using=using) == expected_version():
         # What only other processes handle, they register: they know it better.
         register_tasks((task for task in registry.tasks.values() if task.handler), using=using)
+        # What cannot work is reported by the checks, and must not keep the database from being migrated.
+        sound = (flow for flow in registry.flows.values() if not flow.problems())
+        register_flows((flow.definition for flow in sound), using=using)

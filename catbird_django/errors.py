@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from catbird_django.statuses import SignalVerdict
 
 
 class CatbirdError(Exception):
@@ -87,6 +91,14 @@ class TaskFailed(RunError):
         self.error = error
 
 
+class FlowFailed(RunError):
+    """The flow run failed; `error` has the type, message and traceback of what failed, and in which `step`."""
+
+    def __init__(self, message: str, *, run_id: int, error: dict[str, Any]) -> None:
+        super().__init__(message, run_id=run_id)
+        self.error = error
+
+
 class RunCanceled(RunError):
     """The run was canceled."""
 
@@ -96,4 +108,15 @@ class RunSkipped(RunError):
 
 
 class RunExpired(RunError):
-    """The run was not started before it expired."""
+    """The run was not started, or as a flow not ended, before it expired."""
+
+
+class SignalRefused(CatbirdError):
+    """The signal changed nothing; `verdict` says why: duplicate, late, unknown step, malformed, …
+
+    The refusal is on record, unless this error leaves the transaction that the call was made in.
+    """
+
+    def __init__(self, message: str, *, verdict: SignalVerdict) -> None:
+        super().__init__(message)
+        self.verdict = verdict

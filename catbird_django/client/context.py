@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Final, Protocol
 
 from catbird_django.client.interrupts import CancelRequested
+from catbird_django.client.options import storable
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MAX_PROGRESS_MESSAGE = 500
 MAX_LOG_MESSAGE = 4000
-
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text has neither NUL nor lone surrogates
 
 
 class Reporter(Protocol):
@@ -47,11 +45,10 @@ class NobodyListens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskContext:
-    """The run that a task's handler is working on."""
+class RunContext:
+    """The run that a handler is working on: what contexts of tasks and of steps share."""
 
     run_id: int
-    task: str
     queue: str
     attempt: int
     """1 for the first attempt; more after failures and lost workers."""
@@ -94,6 +91,21 @@ class TaskContext:
         self.reporter.heartbeat()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext(RunContext):
+    """The run that a task's handler is working on."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepContext(RunContext):
+    """The flow run whose step a handler is working on: `run_id` is the flow run's."""
+
+    flow: str
+    step: str
+
+
 def _amount(argument: str, value: Any) -> float:
     """A number that says how much, as plain Python has it; raise ValueError, naming the argument, for anything else."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -111,4 +123,4 @@ def _text(message: object, limit: int) -> str:
     """A message as it can be stored: cut, and without what PostgreSQL's text cannot hold."""
     if not isinstance(message, str):
         raise ValueError(f"message must be text, not {type(message).__name__}")
-    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", message[:limit])
+    return storable(message[:limit])

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from asgiref.sync import sync_to_async
+
+from catbird_django.client.flow_handles import FlowHandle
+from catbird_django.client.flow_runs import run_flow_definition
+from catbird_django.client.options import FlowRunOptions, check_flow_options
 from catbird_django.definitions.flow import UNSTATED, FlowDefinition, define_flow
 from catbird_django.definitions.flow_options import FlowOptions, StepOptions
 from catbird_django.definitions.optional import Optional
 from catbird_django.definitions.registry import registry
 from catbird_django.definitions.signal import Signal
 from catbird_django.definitions.step import StepDefinition, define_step
+from catbird_django.errors import InvalidOption
 
 __all__ = ["Flow", "Optional", "Signal", "Step"]
 
@@ -19,6 +25,7 @@ I = TypeVar("I")  # noqa: E741 - input and output, as in Flow[I, O]
 O = TypeVar("O")  # noqa: E741
 P = ParamSpec("P")
 R = TypeVar("R")
+JsonForm = dict[str, Any] | list[Any]
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -98,6 +105,32 @@ class Flow(Generic[I, O]):
             raise TypeError(f"@{self.name}.step decorates a function; name it with step(name={handler!r})")
         decorator = StepDecorator(self, name, options)
         return decorator if handler is None else decorator(handler)
+
+    def run(self, input: I | JsonForm | None = None, **options: Unpack[FlowRunOptions]) -> FlowHandle[O]:
+        """Start a run, in the current transaction of the database; return its handle.
+
+        The input may be the typed value or its JSON form. Raise PayloadError, naming the field, if it does not fit, and
+        DefinitionError, with everything that is wrong, if the flow cannot work.
+        """
+        return run_flow_definition(self.definition, [input], check_flow_options(options))[0]
+
+    def run_many(self, inputs: Iterable[I | JsonForm], **options: Unpack[FlowRunOptions]) -> list[FlowHandle[O]]:
+        """Start one run per input, in one round trip per few thousand; return their handles, in order.
+
+        All of them are started, or none.
+        """
+        checked = check_flow_options(options)
+        if checked.has_key:
+            raise InvalidOption("a key names one run: use run() for each input that has one")
+        return run_flow_definition(self.definition, inputs, checked)
+
+    async def arun(self, input: I | JsonForm | None = None, **options: Unpack[FlowRunOptions]) -> FlowHandle[O]:
+        """Async twin of `run`."""
+        return await sync_to_async(self.run)(input, **options)
+
+    async def arun_many(self, inputs: Iterable[I | JsonForm], **options: Unpack[FlowRunOptions]) -> list[FlowHandle[O]]:
+        """Async twin of `run_many`."""
+        return await sync_to_async(self.run_many)(inputs, **options)
 
 
 def _declared_at() -> tuple[str, str]:

@@ -24,6 +24,14 @@ class Cancel(CatbirdError):
         self.reason = reason
 
 
+class Skip(CatbirdError):
+    """This step has nothing to do: it is skipped, for a reason. Only in steps with `may_skip=True`."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class CancelRequested(BaseException):
     """The run was canceled while its handler ran. Not an Exception: a handler must not swallow it by accident."""
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from catbird_django.codec import encode_any
 from catbird_django.conf import get_settings
 from catbird_django.definitions.names import NAME
 from catbird_django.errors import InvalidOption
 
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text has neither NUL nor lone surrogates
 LONGEST_DELAY = timedelta(days=3660)
 LONGEST_KEY = 512  # bytes of UTF-8: it must fit into an index
 MOST_TAGS = 20
@@ -21,31 +23,43 @@ KeyOption = Literal["concurrency_key", "idempotency_key", "debounce_key"]
 KEYS: tuple[KeyOption, ...] = get_args(KeyOption)
 
 
-class RunOptions(TypedDict, total=False):
-    """Keyword arguments of every call that starts a run."""
+class CommonOptions(TypedDict, total=False):
+    """Keyword arguments of every call that starts a run, of a task or of a flow."""
 
     queue: str
-    """The queue to put it into; by default the task's own."""
+    """The queue to put it into; by default the task's or flow's own."""
     priority: int
     """-100 to 100, higher first; by default 0."""
     headers: dict[str, Any]
     """Anything that should travel with the run; the handler finds it in `ctx.headers`."""
     concurrency_key: str
-    """At most one live run of the task has this key; while there is one, the call returns its handle."""
+    """At most one live run of the task or flow has this key; while there is one, the call returns its handle."""
     idempotency_key: str
-    """At most one run of the task has this key, unless it failed, was canceled or expired; likewise."""
-    debounce_key: str
-    """At most one queued run of the task has this key; while there is one, it takes over input and options."""
+    """At most one run of the task or flow has this key, unless it failed, was canceled or expired; likewise."""
     delay: float | timedelta
     """Not to be run before this much time, in seconds or as timedelta, has passed."""
     run_at: datetime
     """Not to be run before this time; it must have a time zone."""
     expires_at: datetime
-    """Not to be started after this time, but expired; it must have a time zone."""
+    """A task not started by then, or a flow not ended, is expired; it must have a time zone."""
     tags: Sequence[str]
     """Words by which the run can be found; at most 20, of 1 to 100 characters."""
     using: str
     """The database alias whose transaction the call joins; by default `CATBIRD["DATABASE"]`."""
+
+
+class RunOptions(CommonOptions, total=False):
+    """Keyword arguments of every call that starts a run of a task."""
+
+    debounce_key: str
+    """At most one queued run of the task has this key; while there is one, it takes over input and options."""
+
+
+class FlowRunOptions(CommonOptions, total=False):
+    """Keyword arguments of every call that starts a run of a flow."""
+
+    actor: str
+    """Who starts it; shown to people, and who may not give a signal that asks for four eyes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +76,7 @@ class CheckedOptions:
     run_at: datetime | None
     expires_at: datetime | None
     tags: tuple[str, ...]
+    actor: str
     using: str
 
     @property
@@ -74,11 +89,21 @@ class CheckedOptions:
 
 
 def check_options(options: RunOptions) -> CheckedOptions:
-    """Refuse what SQL would refuse, and name the option."""
-    unknown = options.keys() - RunOptions.__annotations__.keys()
+    """Refuse what SQL would refuse of the options of a task's run, and name the option."""
+    return _checked(options, RunOptions)
+
+
+def check_flow_options(options: FlowRunOptions) -> CheckedOptions:
+    """Refuse what SQL would refuse of the options of a flow's run, and name the option."""
+    return _checked(options, FlowRunOptions)
+
+
+def _checked(given: CommonOptions, known: type) -> CheckedOptions:
+    unknown = given.keys() - known.__annotations__.keys()
     if unknown:
-        known = ", ".join(RunOptions.__annotations__)
-        raise TypeError(f"run() got an unexpected option {min(unknown)!r} (there are: {known})")
+        names = ", ".join(known.__annotations__)
+        raise TypeError(f"run() got an unexpected option {min(unknown)!r} (there are: {names})")
+    options = cast("dict[str, Any]", given)
     settings = get_settings()
     return CheckedOptions(
         queue=_checked_queue(options.get("queue")),
@@ -91,6 +116,7 @@ def check_options(options: RunOptions) -> CheckedOptions:
         run_at=_checked_time("run_at", options.get("run_at")),
         expires_at=_checked_expiry(options.get("expires_at"), options.get("run_at")),
         tags=_checked_tags(options.get("tags", ())),
+        actor=checked_actor(options.get("actor", "")),
         using=options.get("using") or settings.database,
     )
 
@@ -107,12 +133,17 @@ def _checked_priority(priority: object) -> int:
     return priority
 
 
-def _checked_key(option: KeyOption, options: RunOptions) -> str | None:
+def _checked_key(option: KeyOption, options: Mapping[str, Any]) -> str | None:
     key = options.get(option)
     if key is None:
         return None
     if others := [other for other in KEYS if other != option and options.get(other) is not None]:
         raise InvalidOption(f"{option}: cannot be given together with {others[0]}")
+    return checked_key(option, key)
+
+
+def checked_key(option: str, key: object) -> str:
+    """A text that names one thing; raise InvalidOption for what an index cannot hold."""
     if (
         not isinstance(key, str)
         or not _can_be_stored(key)
@@ -120,6 +151,20 @@ def _checked_key(option: KeyOption, options: RunOptions) -> str | None:
     ):
         raise InvalidOption(f"{option}: must be a string of 1 to {LONGEST_KEY} bytes, without NUL")
     return key
+
+
+def checked_actor(actor: object) -> str:
+    """Who does something, as it can be stored; raise InvalidOption for what is no text."""
+    if not isinstance(actor, str):
+        raise InvalidOption(f"actor: must be text, such as a user name, not {type(actor).__name__}")
+    return storable(actor)
+
+
+def checked_run_id(run_id: object) -> int:
+    """The id of a run, as far as one can tell; raise InvalidOption for what is none."""
+    if not isinstance(run_id, int) or isinstance(run_id, bool) or not 0 < run_id < 2**63:
+        raise InvalidOption(f"run_id: must be the id of a run, a whole number, not {run_id!r:.80}")
+    return run_id
 
 
 def _checked_delay(delay: object, run_at: object) -> timedelta | None:
@@ -158,7 +203,12 @@ def _checked_tags(tags: object) -> tuple[str, ...]:
 
 def _can_be_stored(text: str) -> bool:
     """Whether PostgreSQL takes it: no NUL, and no half of a surrogate pair."""
-    return not any(character == "\x00" or "\ud800" <= character <= "\udfff" for character in text)
+    return UNSTORABLE.search(text) is None
+
+
+def storable(text: str) -> str:
+    """Text without what PostgreSQL does not take."""
+    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _encoded_headers(headers: object, max_bytes: int) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from functools import partial
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
-from django.db import transaction
 
+from catbird_django.client.bulk import Starter, for_each
 from catbird_django.client.handles import TaskHandle
 from catbird_django.client.options import CheckedOptions, RunOptions, check_options
 from catbird_django.client.registration import register_tasks
@@ -28,7 +28,6 @@ I = TypeVar("I")  # noqa: E741 - input and output, as in Task[I, O]
 O = TypeVar("O")  # noqa: E741
 JsonForm = dict[str, Any] | list[Any]
 
-CHUNK = 2_000  # inputs sent in one statement
 ENDED_AT_ONCE = {RunVerdict.SKIPPED, RunVerdict.FAILED}  # nobody needs to be woken for these
 
 
@@ -123,32 +122,18 @@ class Task(Generic[I, O]):
 def run_definition(definition: TaskDefinition, inputs: Iterable[Any], options: CheckedOptions) -> list[TaskHandle[Any]]:
     """Queue one run per input of a task that this process declares, making sure that the database knows it."""
     registry.refuse_conflict(definition.name)
-    codec, max_bytes = definition.input_codec, get_settings().max_payload
-    encoded = (codec.encode(value, name="input", max_bytes=max_bytes) for value in inputs)
-    first = list(islice(encoded, CHUNK))
-    if len(first) < CHUNK:
-        run_ids = _run_chunk(definition, first, options) if first else []
-    else:
-        with transaction.atomic(using=options.using):
-            run_ids = _run_chunk(definition, first, options)
-            while chunk := list(islice(encoded, CHUNK)):
-                run_ids += _run_chunk(definition, chunk, options)
+    starter = Starter(
+        what=f"task {definition.name!r}",
+        codec=definition.input_codec,
+        start=partial(_run_by_name, definition.name, options),
+        register=partial(register_tasks, [definition], using=options.using),
+        using=options.using,
+    )
+    run_ids = starter.start_all(inputs)
     return [TaskHandle(run_id, using=options.using, definition=definition) for run_id in run_ids]
 
 
-def _run_chunk(definition: TaskDefinition, encoded: list[str], options: CheckedOptions) -> list[int]:
-    run_ids = _run_by_name(definition.name, encoded, options)
-    if run_ids is None:
-        # The first run of all, or the table was emptied. Asking first would cost every run a round trip, and a role
-        # that may only produce could not run what others have registered.
-        register_tasks([definition], using=options.using)
-        run_ids = _run_by_name(definition.name, encoded, options)
-    if run_ids is None:
-        raise UnknownName(f"task {definition.name!r} cannot be found in database {options.using!r}")
-    return run_ids
-
-
-def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[int] | None:
+def _run_by_name(name: str, options: CheckedOptions, inputs: list[str]) -> list[int] | None:
     """Queue runs of a task by name; None if the database does not know it."""
     answers = engine.run_tasks(
         name,
@@ -158,9 +143,9 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[
         headers=options.headers,
         run_at=options.run_at,
         delay=options.delay,
-        concurrency_keys=_for_each(options.concurrency_key, inputs),
-        idempotency_keys=_for_each(options.idempotency_key, inputs),
-        debounce_keys=_for_each(options.debounce_key, inputs),
+        concurrency_keys=for_each(options.concurrency_key, inputs),
+        idempotency_keys=for_each(options.idempotency_key, inputs),
+        debounce_keys=for_each(options.debounce_key, inputs),
         expires_at=options.expires_at,
         tags=options.tags,
         using=options.using,
@@ -179,10 +164,6 @@ def _wake(answer: RunAnswer, options: CheckedOptions) -> None:
         wake_after_commit(answer.queue or "default", is_awaited=bool(answer.is_awaited), using=options.using)
 
 
-def _for_each(key: str | None, inputs: list[str]) -> list[str] | None:
-    return None if key is None else [key] * len(inputs)
-
-
 def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[Any]:
     """Queue a run of a task by its name, also of one that only other processes declare.
 
@@ -193,7 +174,7 @@ def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> Tas
     if name in registry.tasks:
         return run_definition(registry.task(name), [input], checked)[0]
     encoded = encode_any(input, name="input", max_bytes=get_settings().max_payload)
-    run_ids = _run_by_name(name, [encoded], checked)
+    run_ids = _run_by_name(name, checked, [encoded])
     if run_ids is None:
         raise UnknownName(f"no task named {name!r} is registered in database {checked.using!r}")
     return TaskHandle(run_ids[0], using=checked.using)

@@ -22,16 +22,18 @@ from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.notifications import LIVE, Listener
 from catbird_django.engine.watching import watch
 from catbird_django.engine.workers import find_writers
+from catbird_django.statuses import RunKind
 
 logger = logging.getLogger("catbird.client")
 
-TASK_RUNS = "task_runs "
+KINDS = {"task_runs": RunKind.TASK, "flow_runs": RunKind.FLOW}  # as notifications name them
 WATCH_FOR = timedelta(seconds=30)
 WAIT_FOR_UNAWARE = 5.0  # seconds
 PAUSE = 0.02
 LINGER = 1.0  # seconds for which the listener stays when nobody waits, in case someone soon does
 
 Wake = Callable[[], object]
+Run = tuple[RunKind, int]  # its kind and its id
 
 
 class Watch:
@@ -39,23 +41,23 @@ class Watch:
 
     def __init__(self, using: str) -> None:
         self._using = using
-        self._waiting: defaultdict[int, set[Wake]] = defaultdict(set)
+        self._waiting: defaultdict[Run, set[Wake]] = defaultdict(set)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, run_id: int, wake: Wake) -> None:
+    def add(self, run: Run, wake: Wake) -> None:
         with self._lock:
-            self._waiting[run_id].add(wake)
+            self._waiting[run].add(wake)
             # Threads do not survive a fork, though this object does.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._listen, name="catbird-waiting", daemon=True)
                 self._thread.start()
 
-    def remove(self, run_id: int, wake: Wake) -> None:
+    def remove(self, run: Run, wake: Wake) -> None:
         with self._lock:
-            self._waiting[run_id].discard(wake)
-            if not self._waiting[run_id]:
-                del self._waiting[run_id]
+            self._waiting[run].discard(wake)
+            if not self._waiting[run]:
+                del self._waiting[run]
 
     def _listen(self) -> None:
         settings = get_settings()
@@ -99,20 +101,21 @@ class Watch:
 
     def _wake(self, payload: str | None) -> None:
         """Wake those who wait for the runs in the payload; everyone, when we cannot tell whom it means."""
-        run_ids = _run_ids_in(payload or "")
+        runs = _runs_in(payload or "")
         with self._lock:
-            concerned = self._waiting.keys() if run_ids is None else run_ids & self._waiting.keys()
-            woken = [wake for run_id in concerned for wake in self._waiting[run_id]]
+            concerned = self._waiting.keys() if runs is None else runs & self._waiting.keys()
+            woken = [wake for run in concerned for wake in self._waiting[run]]
         for wake in woken:
             with contextlib.suppress(RuntimeError):  # the event loop of the one who waited is closed
                 wake()
 
 
-def _run_ids_in(payload: str) -> set[int] | None:
+def _runs_in(payload: str) -> set[Run] | None:
     """The runs that a notification names; None when it names none, or is not one of ours."""
+    kind, _, run_ids = payload.partition(" ")
     try:
-        return {int(run_id) for run_id in payload.removeprefix(TASK_RUNS).split(",")}
-    except ValueError:
+        return {(KINDS[kind], int(run_id)) for run_id in run_ids.split(",")}
+    except (KeyError, ValueError):
         return None
 
 
@@ -120,14 +123,14 @@ _watches: dict[str, Watch] = {}
 
 
 @contextmanager
-def watch_task_run(run_id: int, wake: Wake, *, using: str) -> Iterator[None]:
+def watch_run(kind: RunKind, run_id: int, wake: Wake, *, using: str) -> Iterator[None]:
     """Call `wake`, from another thread, whenever the run may have ended."""
     if not get_settings().notify:
         yield
         return
     watch = _watches.setdefault(using, Watch(using))
-    watch.add(run_id, wake)
+    watch.add((kind, run_id), wake)
     try:
         yield
     finally:
-        watch.remove(run_id, wake)
+        watch.remove((kind, run_id), wake)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from catbird_django.codec import codec_for
@@ -76,6 +76,8 @@ class StepPlan:
     argument_schemas: dict[str, Schema]
     """By parameter, without the context."""
     output_schema: Schema
+    fingerprint: str = ""
+    """Hash of how its handler is called: what can run it in one version can run it in another with the same (F21)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,22 +99,45 @@ class FlowPlan:
     output_schema: Schema
     steps: tuple[StepPlan, ...]
 
+    def step(self, name: str) -> StepPlan:
+        """The step of that name."""
+        return next(step for step in self.steps if step.name == name)
+
     def as_json(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 
     def fingerprint(self) -> str:
-        """Hash of all of it, except for the labels of choices: they are in whatever language is active."""
-        shape = json.dumps(_without_labels(self.as_json()), sort_keys=True)
-        return hashlib.sha256(shape.encode()).hexdigest()
+        """Hash of all of it. Those of its steps say nothing that it does not have already."""
+        return _hash_of(asdict(replace(self, steps=tuple(replace(step, fingerprint="") for step in self.steps))))
+
+
+def _hash_of(shape: Any) -> str:
+    """Hash, except for the labels of choices: they are in whatever language is active."""
+    return hashlib.sha256(json.dumps(_without_labels(shape), sort_keys=True).encode()).hexdigest()
+
+
+def _call_of(step: StepPlan) -> dict[str, Any]:
+    """What a handler must agree to with whoever calls it."""
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "dependencies": [
+            [one.step, one.parameter, one.is_optional] for one in step.dependencies if not one.is_order_only
+        ],
+        "takes": [step.takes_input, step.takes_signal, step.takes_context],
+        "signal": step.signal_schema,
+        "arguments": step.argument_schemas,
+        "output": step.output_schema,
+    }
 
 
 def _without_labels(value: Any) -> Any:
     match value:
         case dict():
             return {key: _without_labels(part) for key, part in value.items() if key != LABELS}
-        case list():
+        case list() | tuple():
             return [_without_labels(part) for part in value]
         case _:
             return value
@@ -139,7 +164,7 @@ def plan_of(flow: FlowDefinition) -> FlowPlan:
 
 def _plan_of_step(step: StepDefinition, positions: dict[str, int], *, is_final: bool) -> StepPlan:
     sources = {parameter.source for parameter in step.parameters}
-    return StepPlan(
+    plan = StepPlan(
         position=positions[step.name],
         name=step.name,
         kind="step",
@@ -169,6 +194,7 @@ def _plan_of_step(step: StepDefinition, positions: dict[str, int], *, is_final: 
         argument_schemas=_argument_schemas(step),
         output_schema=step.output_codec.json_schema(),
     )
+    return replace(plan, fingerprint=_hash_of(_call_of(plan)))
 
 
 def _argument_schemas(step: StepDefinition) -> dict[str, Schema]:

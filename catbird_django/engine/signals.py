@@ -19,6 +19,14 @@ SIGNAL = Function(
     message="text",
     notify="boolean",
 )
+FIND = Function("cb_find_signal", run_id="bigint", step="text")
+
+
+class WaitingStep(NamedTuple):
+    """A step that takes a signal: the name of its flow, and the fingerprint of how it is called."""
+
+    flow: str
+    fingerprint: str
 
 
 class SignalAnswer(NamedTuple):
@@ -52,3 +60,9 @@ def signal_flow(
         notify=False,
     )
     return SignalAnswer(SignalVerdict(verdict), queue)
+
+
+def find_signal(run_id: int, step: str, *, using: str) -> WaitingStep | None:
+    """Find which step, of which shape, a signal would be given to; None if the run has no such step with a signal."""
+    rows = FIND.rows(using, run_id=run_id, step=step)
+    return WaitingStep(*rows[0]) if rows else None

@@ -48,7 +48,7 @@ REVOKE ALL ON FUNCTION cb_revoke(name) FROM PUBLIC;
 CREATE OR REPLACE FUNCTION _cb_producer_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
-    SELECT 'cb_run_flows, cb_run_tasks, cb_signal_flow, cb_wake_tick, cb_wake_workers'
+    SELECT 'cb_find_signal, cb_run_flows, cb_run_tasks, cb_signal_flow, cb_wake_tick, cb_wake_workers'
 $$;
 
 -- All our functions but those that grant, as a list for GRANT.
@@ -79,9 +79,9 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         cb_cancel_claimed_tasks, cb_cancel_flows, cb_cancel_tasks, cb_claim_steps, cb_claim_suspect_tasks,
         cb_claim_tasks, cb_complete_steps, cb_complete_tasks, cb_count_abandoned, cb_dead_rows, cb_doctor,
         cb_drain_worker, cb_explain_flow, cb_extend_steps, cb_extend_tasks, cb_fail_steps, cb_fail_tasks,
-        cb_find_step_lanes, cb_find_steps, cb_find_task_lanes, cb_keep_house, cb_log_tasks, cb_ping_worker,
+        cb_find_signal, cb_find_step_lanes, cb_find_steps, cb_find_task_lanes, cb_keep_house, cb_log_tasks, cb_ping_worker,
         cb_prune_tasks, cb_read_flow_runs, cb_read_step_runs, cb_read_task_runs, cb_register_flows, cb_register_tasks,
-        cb_register_worker, cb_release_steps, cb_release_tasks, cb_renew_worker, cb_report_tasks, cb_retry_tasks,
+        cb_register_worker, cb_release_steps, cb_release_tasks, cb_renew_worker, cb_report_tasks, cb_retry_flows, cb_retry_tasks,
         cb_run_flows, cb_run_tasks, cb_schema_version, cb_set_listening, cb_signal_flow, cb_skip_steps,
         cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers, cb_watch, cb_writers
     '

@@ -19,7 +19,14 @@ from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
 
 PRESENT = Path(catbird_django.__file__).parent / "sql"
-SECURITY_DEFINER = {"cb_run_flows", "cb_run_tasks", "cb_signal_flow", "cb_wake_tick", "cb_wake_workers"}
+SECURITY_DEFINER = {
+    "cb_find_signal",
+    "cb_run_flows",
+    "cb_run_tasks",
+    "cb_signal_flow",
+    "cb_wake_tick",
+    "cb_wake_workers",
+}
 
 
 def in_files() -> set[str]:

@@ -23,7 +23,7 @@ from catbird_django import (
     retry_task,
     task,
 )
-from catbird_django.client import tasks as client
+from catbird_django.client import bulk
 from catbird_django.models import RunTag, Task, TaskRun
 from catbird_django.statuses import TaskStatus
 from tests.support import until, work_off, working
@@ -188,7 +188,7 @@ async def test_a_live_run_and_an_unknown_one_cannot_be_retried() -> None:
 
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "CHUNK", 10)
+    monkeypatch.setattr(bulk, "CHUNK", 10)
 
 
 @pytest.mark.usefixtures("_small_chunks")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from catbird_django.client.flows import Flow, Optional, Signal, Step
+from catbird_django import Flow, FlowHandle, Optional, Signal, Step
 
 
 @dataclass
@@ -70,6 +70,10 @@ async def check_what_mypy_knows() -> None:
     assert_type(refund(input=Order(1, 2.0), approve=Optional()), str)
     assert_type(Optional(3).value, int)
     assert_type(await count_lines([], None), int)
+    assert_type(typed.run(Order(1, 2.0)), FlowHandle[int])
+    assert_type(typed.run({"id": 1}, actor="kim").wait(), int)
+    assert_type(await typed.arun_many([Order(1, 2.0)]), list[FlowHandle[int]])
+    assert_type(await orders.run(3), Any)
     as_function: Callable[[Check, Approval], bool] = approve
     as_step: Step[..., bool] = approve
     assert as_function is as_step
@@ -82,4 +86,6 @@ def check_what_mypy_refuses() -> None:
     orders.step(retries=3)  # type: ignore[call-overload]
     orders.step(on_unmet="ignore")  # type: ignore[call-overload]
     Flow("flow", queues="mail")  # type: ignore[call-overload]
+    typed.run(3)  # type: ignore[arg-type]
+    orders.run(1, debounce_key="x")  # type: ignore[call-arg]
     Signal(Approval, quorum="2")  # type: ignore[arg-type]

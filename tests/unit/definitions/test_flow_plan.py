@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from catbird_django.client.flows import Flow, Optional, Signal
+from catbird_django.definitions.registry import registry
 
 
 @dataclass
@@ -277,3 +278,61 @@ def two_ends(*names: str) -> Flow[Any, Any]:
 
 
 def ends() -> int: ...
+
+
+def fingerprint_of(handler: Any, **options: Any) -> str:
+    """The fingerprint of a step `last` of a flow that has a step `first`, which may be skipped."""
+    with registry.isolated():
+        flow = Flow("fingerprints")
+
+        @flow.step(may_skip=True)
+        def first() -> int:
+            return 1
+
+        flow.step(name="last", **options)(handler)
+        return flow.definition.plan.step("last").fingerprint
+
+
+def test_a_step_is_the_same_while_its_handler_is_called_in_the_same_way() -> None:
+    """F21: a worker runs what it can call, whatever version of the flow it is of."""
+
+    def last(input: Order, first: int | None) -> str: ...
+
+    def elsewhere(input: Order, first: int | None) -> str: ...
+
+    def differently(first: int | None, input: Order) -> str: ...
+
+    same = fingerprint_of(last)
+
+    assert fingerprint_of(elsewhere, condition="input.total gt 1", max_retries=3, timeout=5, delay=1) == same
+    assert fingerprint_of(differently) == same  # arguments are passed by name
+
+
+def test_a_step_is_another_when_its_handler_is_called_in_another_way() -> None:
+    """F21."""
+
+    def last(input: Order, first: int | None) -> str: ...
+
+    def without_input(first: int | None) -> str: ...
+
+    def other_input(input: Rush, first: int | None) -> str: ...
+
+    def other_dependency(input: Order, first: float | None) -> str: ...
+
+    def other_output(input: Order, first: int | None) -> int: ...
+
+    def with_context(input: Order, first: int | None, ctx: Any) -> str: ...
+
+    handlers = [last, without_input, other_input, other_dependency, other_output, with_context]
+    fingerprints = [fingerprint_of(handler) for handler in handlers]
+    fingerprints += [fingerprint_of(last, signal=Approval), fingerprint_of(last, signal=Order)]
+
+    assert len(set(fingerprints)) == len(fingerprints)
+
+
+def test_the_fingerprints_of_steps_add_nothing_to_that_of_the_flow(example: Any) -> None:
+    plan = example.plan
+
+    bare = replace(plan, steps=tuple(replace(step, fingerprint="") for step in plan.steps))
+
+    assert bare.fingerprint() == plan.fingerprint() == example.fingerprint

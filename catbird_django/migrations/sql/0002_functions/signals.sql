@@ -79,6 +79,21 @@ END;
 $$;
 REVOKE ALL ON FUNCTION cb_signal_flow(bigint, text, jsonb, text, text, text, text, boolean) FROM PUBLIC;
 
+-- Which step, of which shape, a signal would be given to: the flow's name and the step's fingerprint, by which the caller
+-- finds the type to check the payload against. No row when the run has no such step, or it waits for no signal.
+CREATE OR REPLACE FUNCTION cb_find_signal(p_run_id bigint, p_step text)
+RETURNS TABLE (flow text, fingerprint text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY
+    SELECT run.flow_name, step.fingerprint
+    FROM cb_flow_runs AS run
+    JOIN cb_steps AS step ON step.flow_id = run.flow_id AND step.name = p_step
+    WHERE run.id = p_run_id AND step.signal IS NOT NULL;
+END;
+$$;
+REVOKE ALL ON FUNCTION cb_find_signal(bigint, text) FROM PUBLIC;
+
 -- Whether a signal counts, and for which step run.
 CREATE OR REPLACE FUNCTION _cb_judge_signal(
     p_run_id bigint,
