@@ -18,11 +18,14 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
 from catbird_django.client.retry import retry_task
+from catbird_django.client.signals import signal_flow
 from catbird_django.conf import get_settings
 from catbird_django.engine.cancel import cancel_tasks
+from catbird_django.engine.flow_cancel import cancel_flows
 from catbird_django.errors import RunNotFinished, RunNotFound
-from catbird_django.models import TaskRun
-from catbird_django.monitoring.permissions import CANCEL_RUN, RETRY_RUN
+from catbird_django.models import FlowRun, TaskRun
+from catbird_django.monitoring.permissions import CANCEL_RUN, RETRY_RUN, SEND_SIGNAL
+from catbird_django.statuses import RunKind
 
 BATCH = 500
 
@@ -36,7 +39,7 @@ class Actor(Protocol):
     def require(self, permission: str) -> None:
         """Raise PermissionDenied if they must not."""
 
-    def note(self, run_ids: Sequence[int], message: str) -> None:
+    def note(self, run_ids: Sequence[int], message: str, *, kind: RunKind = RunKind.TASK) -> None:
         """Keep on record that they did something to these runs."""
 
 
@@ -54,12 +57,13 @@ class Person:
         if not self.user.has_perm(permission):
             raise PermissionDenied(permission)
 
-    def note(self, run_ids: Sequence[int], message: str) -> None:
+    def note(self, run_ids: Sequence[int], message: str, *, kind: RunKind = RunKind.TASK) -> None:
         if not run_ids or not apps.is_installed("django.contrib.admin"):
             return
         from django.contrib.admin.models import CHANGE, LogEntry  # a model of an app that need not be installed
 
-        runs: Any = [TaskRun(pk=run_id) for run_id in run_ids]
+        model = FlowRun if kind is RunKind.FLOW else TaskRun
+        runs: Any = [model(pk=run_id) for run_id in run_ids]
         LogEntry.objects.log_actions(self.user.pk, runs, CHANGE, message)
 
 
@@ -67,8 +71,12 @@ class Person:
 class Shell:
     """Somebody at the command line, who could as well use the database: they may do everything."""
 
+    on_behalf_of: str = ""
+
     @property
     def name(self) -> str:
+        if self.on_behalf_of:
+            return self.on_behalf_of
         try:
             return f"command:{getpass.getuser()}"
         except (KeyError, OSError):  # an account without a name, as in some containers
@@ -77,7 +85,7 @@ class Shell:
     def require(self, permission: str) -> None:
         pass
 
-    def note(self, run_ids: Sequence[int], message: str) -> None:
+    def note(self, run_ids: Sequence[int], message: str, *, kind: RunKind = RunKind.TASK) -> None:
         pass
 
 
@@ -97,11 +105,12 @@ def cancel_runs(
     actor: Actor,
     run_ids: Sequence[int],
     *,
+    kind: RunKind = RunKind.TASK,
     reason: str = "",
     using: str | None = None,
     done: Callable[[int], None] = lambda _: None,
 ) -> Answers:
-    """Cancel these runs; say of each 'canceled', 'canceling', 'finished' or 'unknown'.
+    """Cancel these runs, of tasks or of flows; say of each 'canceled', 'canceling', 'finished' or 'unknown'.
 
     Raise PermissionDenied if the actor must not. `done` is told after each batch how many there were so far.
     """
@@ -109,17 +118,30 @@ def cancel_runs(
     settings = get_settings()
     using = using or settings.database
     reason = reason.replace("\x00", "")
+    cancel = cancel_flows if kind is RunKind.FLOW else cancel_tasks
     answers = Answers()
     for batch in _batches(run_ids):
         with transaction.atomic(using=using):
             # By id, whatever the order on the page: one lock order for everyone.
-            verdicts = cancel_tasks(sorted(batch), reason=reason, actor=actor.name, notify=settings.notify, using=using)
+            verdicts = cancel(sorted(batch), reason=reason, actor=actor.name, notify=settings.notify, using=using)
             told = {run_id: verdict.value for run_id, verdict in zip(sorted(batch), verdicts, strict=True)}
             stopped = [run_id for run_id in batch if told[run_id] in ("canceled", "canceling")]
-            actor.note(stopped, f"Canceled: {reason}" if reason else "Canceled.")
+            actor.note(stopped, f"Canceled: {reason}" if reason else "Canceled.", kind=kind)
         answers.verdicts.update({run_id: told[run_id] for run_id in batch})
         done(len(answers.verdicts))
     return answers
+
+
+def send_signal(
+    actor: Actor, run_id: int, step: str, payload: Any, *, dedupe_id: str | None = None, using: str | None = None
+) -> None:
+    """Give a step of a flow run its signal.
+
+    Raise PermissionDenied if the actor must not, and SignalRefused when it does not count.
+    """
+    actor.require(SEND_SIGNAL)
+    signal_flow(run_id, step, payload, actor=actor.name, dedupe_id=dedupe_id, using=using)
+    actor.note([run_id], f"Signaled {step}.", kind=RunKind.FLOW)
 
 
 def retry_runs(actor: Actor, run_ids: Sequence[int], *, using: str | None = None) -> Answers:

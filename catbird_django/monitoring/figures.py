@@ -33,9 +33,10 @@ def held_by(worker: Worker, *, limit: int) -> list[TaskRun]:
     return list(held.prefetch_related("task")[:limit])
 
 
-def among_newest(runs: QuerySet[TaskRun], count: int) -> QuerySet[TaskRun]:
-    """Keep those that are among the newest `count` of all runs."""
-    newest = TaskRun.objects.using(runs.db).order_by("-pk").values("pk")[:count]
+def among_newest(runs: QuerySet[M], count: int) -> QuerySet[M]:
+    """Keep those that are among the newest `count` of all runs of their kind."""
+    everything: QuerySet[M] = QuerySet(runs.model, using=runs.db)
+    newest = everything.order_by("-pk").values("pk")[:count]
     oldest = newest.aggregate(oldest=Min("pk"))["oldest"]
     return runs.none() if oldest is None else runs.filter(pk__gte=oldest)
 

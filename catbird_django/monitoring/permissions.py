@@ -7,6 +7,7 @@ from typing import Protocol
 VIEW_PAYLOAD = "catbird.view_payload"
 CANCEL_RUN = "catbird.cancel_run"
 RETRY_RUN = "catbird.retry_run"
+SEND_SIGNAL = "catbird.send_signal"
 
 
 class HasPermissions(Protocol):
@@ -28,3 +29,8 @@ def may_cancel(user: HasPermissions) -> bool:
 def may_retry(user: HasPermissions) -> bool:
     """May this user run again what has ended?"""
     return user.has_perm(RETRY_RUN)
+
+
+def may_signal(user: HasPermissions) -> bool:
+    """May this user give signals to runs of flows?"""
+    return user.has_perm(SEND_SIGNAL)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from django.db.models import Case, QuerySet, TextField, Value, When
 
 from catbird_django.conf import get_settings
-from catbird_django.models import RunTag, Task, TaskRun, Worker
+from catbird_django.models import Flow, FlowRun, RunTag, Task, TaskRun, Worker
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.worker_states import WorkerState
 from catbird_django.statuses import RunKind, TaskStatus
 
 if TYPE_CHECKING:
+    from catbird_django.models.flow_runs import FlowRunQuerySet
     from catbird_django.models.tasks import TaskRunQuerySet
 
 HELD_STATUSES = frozenset({TaskStatus.STARTED, TaskStatus.CANCELING})
@@ -36,6 +37,17 @@ def tasks(*, using: str | None = None) -> QuerySet[Task]:
 def task_runs(*, using: str | None = None) -> TaskRunQuerySet:
     """All task runs, without their payloads; `read_at` is the database's time."""
     runs = TaskRun.objects.using(using or get_settings().database)
+    return runs.defer(*PAYLOAD_FIELDS).annotate(read_at=DatabaseNow())
+
+
+def flows(*, using: str | None = None) -> QuerySet[Flow]:
+    """All versions of all flows."""
+    return Flow.objects.using(using or get_settings().database)
+
+
+def flow_runs(*, using: str | None = None) -> FlowRunQuerySet:
+    """All runs of flows, without their payloads; `read_at` is the database's time."""
+    runs = FlowRun.objects.using(using or get_settings().database)
     return runs.defer(*PAYLOAD_FIELDS).annotate(read_at=DatabaseNow())
 
 

@@ -21,6 +21,7 @@ from catbird_django.models import Breaker, TaskRun
 from catbird_django.models.tasks import SUSPECT
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.figures import among_newest
+from catbird_django.monitoring.flow_figures import FlowFigures, flow_figures
 from catbird_django.monitoring.queries import task_runs, tasks, workers
 from catbird_django.monitoring.worker_states import WorkerState
 from catbird_django.statuses import TaskStatus
@@ -80,6 +81,7 @@ class Status:
 
     workers: WorkerFigures
     tasks: Sequence[TaskFigures]
+    flows: Sequence[FlowFigures]
     breakers: Sequence[OpenBreaker]
 
     @property
@@ -90,7 +92,10 @@ class Status:
 def read_status(*, using: str) -> Status:
     """Read how things stand in this database, now."""
     return Status(
-        workers=_worker_figures(using), tasks=list(_task_figures(using)), breakers=list(_open_breakers(using))
+        workers=_worker_figures(using),
+        tasks=list(_task_figures(using)),
+        flows=list(flow_figures(using, ended_within=FAILED_WITHIN)),
+        breakers=list(_open_breakers(using)),
     )
 
 

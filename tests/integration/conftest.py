@@ -1,12 +1,14 @@
-"""What integration tests share: tasks that are forgotten afterwards, and scratch databases."""
+"""What integration tests share: tasks and flows that are forgotten afterwards, and scratch databases."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, connections
 from pytest_django.plugin import DjangoDbBlocker
 
@@ -17,7 +19,17 @@ from catbird_django.definitions.registry import registry
 def _only_the_tasks_of_the_test() -> Iterator[None]:
     with registry.isolated():
         registry.tasks.clear()
+        registry.flows.clear()
         yield
+
+
+@pytest.fixture
+def work_until_idle() -> Iterator[Callable[[], None]]:
+    """Run a worker as the command does, until there is nothing left to do."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield lambda: call_command("catbird_worker", until_idle=True)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 ScratchDatabase = Callable[..., str]

@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core import mail
-from django.core.management import call_command
 from django.db import connection, transaction
 
 from catbird_django import PayloadError
-from catbird_django.definitions.registry import registry
 from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
+from tests.examples import CHECKOUT, EXAMPLES, importing_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-EXAMPLE = CHECKOUT / "examples" / "first_task"
-APPS = ("pages", "accounts", "shop")
+EXAMPLE = EXAMPLES / "first_task"
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import modules of the example; they and their tasks are forgotten afterwards."""
-    monkeypatch.syspath_prepend(EXAMPLE)
-    with registry.isolated():
+def example() -> Iterator[Any]:
+    with importing_from("first_task", "pages", "accounts", "shop") as import_module:
         yield import_module
-    for name in [name for name in sys.modules if name.split(".")[0] in APPS]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def work_until_idle() -> Iterator[Any]:
-    """Run a worker as the command does, until there is nothing left to do."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield lambda: call_command("catbird_worker", until_idle=True)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -46,11 +46,6 @@ from tests.support import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(autouse=True)
-def _no_other_flows() -> None:
-    registry.flows.clear()
-
-
 def test_the_example_of_the_specification_ends_in_its_three_ways() -> None:
     """SPEC 4, F12: the signal may come before anything has run."""
     orders = declare_orders()

@@ -19,11 +19,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 APPROVAL = {"by": "kim", "ok": True}
 
 
-@pytest.fixture(autouse=True)
-def _no_other_flows() -> None:
-    registry.flows.clear()
-
-
 def refusal_of(run_id: int, step: Any, payload: Any, **options: Any) -> SignalVerdict:
     with pytest.raises(SignalRefused) as caught:
         signal_flow(run_id, step, payload, **options)

@@ -99,8 +99,8 @@ def test_a_run_that_does_not_end_in_time_is_exit_code_1_and_goes_on(summarize: A
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["sumarize"], "no task named 'sumarize'; did you mean 'summarize'"),
-        (["zzz"], r"no task named 'zzz' \(there are: .*elsewhere, .*summarize\)"),
+        (["sumarize"], "no task or flow named 'sumarize'; did you mean 'summarize'"),
+        (["zzz"], r"no task or flow named 'zzz' \(there are: .*elsewhere, .*summarize\)"),
         (["summarize", "--input", "{title}"], "--input: not JSON"),
         (["summarize", "--input", '{"title": 7}'], "input.title"),
         (["summarize", "--input-file", "/nowhere/at/all"], "--input-file: .*No such file"),

@@ -190,8 +190,8 @@ def test_the_keys_of_the_json_stay() -> None:
     shown = as_json()
 
     assert list(shown) == [
-        *("database", "workers", "oldest_due_age", "tasks", "open_breakers"),
-        *("count_limit", "failed_reach", "failed_within"),
+        *("database", "workers", "oldest_due_age", "tasks", "flows", "open_breakers"),
+        *("count_limit", "failed_reach", "flow_reach", "failed_within"),
     ]
     assert list(shown["tasks"][0]) == [
         *("queue", "task", "queued", "delayed", "retrying", "started", "canceling"),

@@ -1,4 +1,4 @@
-"""`manage.py catbird_cancel`: cancel runs of tasks, by number or all that match."""
+"""`manage.py catbird_cancel`: cancel runs of tasks or of flows, by number or all that match."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from catbird_django.conf import get_settings
 from catbird_django.monitoring import queries
 from catbird_django.monitoring.actions import Answers, Shell, cancel_runs
-from catbird_django.statuses import TaskStatus
+from catbird_django.statuses import FlowStatus, RunKind, TaskStatus
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
-    from catbird_django.models import TaskRun
+    from catbird_django.models import FlowRun, TaskRun
 
 CANCELABLE = (TaskStatus.QUEUED.value, TaskStatus.STARTED.value)
 
 
 class Command(BaseCommand):
     help = (
-        "Cancel runs of tasks, by their numbers or, with --all, whatever matches --task, --queue and --status. A "
-        "queued run is canceled at once; a started one is 'canceling' until its handler has stopped or CANCEL_GRACE is "
-        "over; one that has ended stays as it is ('finished'). Exits with 1 if a run is unknown; the "
-        "others are canceled all the same."
+        "Cancel runs of tasks or, with --flows, of flows: by their numbers or, with --all, whatever matches --task, "
+        "--flow, --queue and --status. A queued run of a task is canceled at once; what has started is 'canceling' "
+        "until its handlers have stopped or CANCEL_GRACE is over; one that has ended stays as it is ('finished'). "
+        "Exits with 1 if a run is unknown; the others are canceled all the same."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("run_ids", nargs="*", type=int, metavar="RUN", help="numbers of the runs")
+        parser.add_argument("--flows", action="store_true", help="runs of flows, not of tasks")
         parser.add_argument("--all", action="store_true", help="cancel all runs that match the following")
         parser.add_argument("--task", metavar="NAME", help="only runs of this task")
+        parser.add_argument("--flow", metavar="NAME", help="only runs of this flow; goes with --flows")
         parser.add_argument("--queue", metavar="NAME", help="only runs in this queue")
         parser.add_argument(
-            "--status", choices=CANCELABLE, help="only queued runs, or only started ones (default: both)"
+            "--status", choices=CANCELABLE, help="only queued runs of tasks, or only started ones (default: both)"
         )
         parser.add_argument("--yes", action="store_true", help="do not ask before canceling all that match")
         parser.add_argument("--reason", default="", help="why; it is kept with the run")
@@ -44,37 +46,26 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         using = options["database"] or get_settings().database
-        run_ids = self._matching(options, using) if options["all"] else self._named(options)
+        _refuse_contradictions(options)
+        run_ids = self._matching(options, using) if options["all"] else options["run_ids"]
         answers = cancel_runs(
-            Shell(), run_ids, reason=options["reason"], using=using, done=self._progress(options, len(run_ids))
+            Shell(),
+            run_ids,
+            kind=RunKind.FLOW if options["flows"] else RunKind.TASK,
+            reason=options["reason"],
+            using=using,
+            done=self._progress(options, len(run_ids)),
         )
         self._print(answers, options)
         unknown = [run_id for run_id, verdict in answers.verdicts.items() if verdict == "unknown"]
         if unknown and not options["all"]:
             raise CommandError(", ".join(f"{run_id}: unknown" for run_id in unknown))
 
-    def _named(self, options: dict[str, Any]) -> list[int]:
-        if any(options[option] for option in ("task", "queue", "status")):
-            raise CommandError("--task, --queue and --status go with --all")
-        if not options["run_ids"]:
-            raise CommandError("name at least one run, or say --all (see --help)")
-        run_ids: list[int] = options["run_ids"]
-        return run_ids
-
     def _matching(self, options: dict[str, Any], using: str) -> list[int]:
         """The runs that match, once somebody has agreed to cancel so many."""
-        if options["run_ids"]:
-            raise CommandError("name runs, or say --all; not both")
-        runs: QuerySet[TaskRun] = queries.task_runs(using=using).filter(
-            status__in=[options["status"]] if options["status"] else CANCELABLE
-        )
+        runs = _flow_runs(options, using) if options["flows"] else _task_runs(options, using)
         if options["queue"]:
             runs = runs.filter(queue=options["queue"])
-        if options["task"]:
-            named = queries.tasks(using=using).filter(name=options["task"])
-            if not named:
-                raise CommandError(f"there is no task named {options['task']!r}")
-            runs = queries.of_tasks(runs, named)
         run_ids = list(runs.order_by("pk").values_list("pk", flat=True))
         if run_ids and not options["yes"]:
             self._ask(len(run_ids))
@@ -106,3 +97,36 @@ class Command(BaseCommand):
         else:
             for run_id, verdict in answers.verdicts.items():
                 self.stdout.write(f"{run_id}: {verdict}")
+
+
+def _refuse_contradictions(options: dict[str, Any]) -> None:
+    if not options["all"] and any(options[option] for option in ("task", "flow", "queue", "status")):
+        raise CommandError("--task, --flow, --queue and --status go with --all")
+    if not options["all"] and not options["run_ids"]:
+        raise CommandError("name at least one run, or say --all (see --help)")
+    if options["all"] and options["run_ids"]:
+        raise CommandError("name runs, or say --all; not both")
+    if options["flows"] and (options["task"] or options["status"]):
+        raise CommandError("--task and --status are about tasks, and do not go with --flows")
+    if options["flow"] and not options["flows"]:
+        raise CommandError("--flow goes with --flows")
+
+
+def _task_runs(options: dict[str, Any], using: str) -> QuerySet[Any]:
+    statuses = [options["status"]] if options["status"] else CANCELABLE
+    runs: QuerySet[TaskRun] = queries.task_runs(using=using).filter(status__in=statuses)
+    if options["task"]:
+        named = queries.tasks(using=using).filter(name=options["task"])
+        if not named:
+            raise CommandError(f"there is no task named {options['task']!r}")
+        runs = queries.of_tasks(runs, named)
+    return runs
+
+
+def _flow_runs(options: dict[str, Any], using: str) -> QuerySet[Any]:
+    runs: QuerySet[FlowRun] = queries.flow_runs(using=using).filter(status=FlowStatus.STARTED)
+    if options["flow"]:
+        if not queries.flows(using=using).filter(name=options["flow"]).exists():
+            raise CommandError(f"there is no flow named {options['flow']!r}")
+        runs = runs.filter(flow_name=options["flow"])
+    return runs

@@ -15,6 +15,7 @@ from catbird_django.conf import get_settings
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.errors import SchemaMismatch
 from catbird_django.monitoring.durations import in_words
+from catbird_django.monitoring.flow_figures import FLOW_REACH, FlowFigures
 from catbird_django.monitoring.status import (
     COUNT_LIMIT,
     FAILED_REACH,
@@ -29,6 +30,7 @@ from catbird_django.monitoring.status import (
 HEADINGS = (
     *("queue", "task", "queued", "later", "retry", "started", "canceling", "done 1 h", "failed 1 h", "oldest due"),
 )
+FLOW_HEADINGS = ("flow", "started", "waiting for people", "ending", "done 1 h", "failed 1 h")
 CLEAR = "\x1b[2J\x1b[H"  # what a terminal shows, before the next look
 
 
@@ -36,9 +38,11 @@ class Command(BaseCommand):
     help = (
         "Show the workers that are alive, open circuit breakers and, by queue and task, the runs that are queued "
         "(due), delayed (waiting for their time; of these, for another attempt), started (of these, canceling), "
-        "and completed or failed in the last hour. Tasks without any of these are left out. Due runs are "
+        "and completed or failed in the last hour; by flow, the runs that are started, are being ended, have completed "
+        "or failed in the last hour, and the steps that wait for people. Tasks and flows without any of these are left "
+        "out. Due runs are "
         f"counted up to {COUNT_LIMIT:,} for each task, delayed and started ones up to {COUNT_LIMIT:,} in all; ended "
-        f"ones are looked for among the newest {FAILED_REACH:,} runs."
+        f"ones are looked for among the newest {FAILED_REACH:,} runs, runs of flows among the newest {FLOW_REACH:,}."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -129,12 +133,24 @@ def as_json(status: Status, *, database: str) -> dict[str, Any]:
             }
             for row in status.tasks
         ],
+        "flows": [
+            {
+                "flow": row.flow,
+                "started": row.started,
+                "ending": row.ending,
+                "waiting_for_people": row.waiting_for_people,
+                "completed_last_hour": row.completed,
+                "failed_last_hour": row.failed,
+            }
+            for row in status.flows
+        ],
         "open_breakers": [
             {"task": breaker.task, "failures": breaker.failures, "open_for": _seconds(breaker.open_for)}
             for breaker in status.breakers
         ],
         "count_limit": COUNT_LIMIT,
         "failed_reach": FAILED_REACH,
+        "flow_reach": FLOW_REACH,
         "failed_within": _seconds(FAILED_WITHIN),
     }
 
@@ -146,9 +162,11 @@ def _seconds(age: timedelta | None) -> float | None:
 def as_text(status: Status) -> str:
     """The status as lines to read."""
     lines = [_workers_line(status.workers), *(_breaker_line(breaker) for breaker in status.breakers), ""]
-    if not status.tasks:
+    if not status.tasks and not status.flows:
         return "\n".join([*lines, "Nothing is queued, started or has ended in the last hour."])
-    return "\n".join([*lines, *_table([HEADINGS, *(_cells(row) for row in status.tasks)])])
+    tasks = _table([HEADINGS, *(_cells(row) for row in status.tasks)], words=2) if status.tasks else []
+    flows = _table([FLOW_HEADINGS, *(_flow_cells(row) for row in status.flows)], words=1) if status.flows else []
+    return "\n".join([*lines, *tasks, *([""] if tasks and flows else []), *flows])
 
 
 def _workers_line(workers: WorkerFigures) -> str:
@@ -183,14 +201,18 @@ def _capped(count: int) -> str:
     return f"{count}+" if count >= COUNT_LIMIT else str(count)
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Align columns: words at the left, figures at the right."""
+def _flow_cells(row: FlowFigures) -> tuple[str, ...]:
+    return row.flow, *map(str, (row.started, row.waiting_for_people, row.ending, row.completed, row.failed))
+
+
+def _table(rows: list[tuple[str, ...]], *, words: int) -> list[str]:
+    """Align columns: so many of words at the left, the figures at the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+    return ["  ".join(_aligned(row, widths, words)).rstrip() for row in rows]
 
 
-def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
+def _aligned(row: tuple[str, ...], widths: list[int], words: int) -> list[str]:
     return [
-        cell.ljust(width) if place < 2 else cell.rjust(width)
+        cell.ljust(width) if place < words else cell.rjust(width)
         for place, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
