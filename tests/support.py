@@ -100,3 +100,8 @@ def until(condition: Callable[[], Any], *, seconds: float = 15) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def until_nobody_listens() -> None:
+    """Wait until callers of earlier tests have let go: their listener knows nothing of a database that was emptied."""
+    until(lambda: not any(thread.name == "catbird-waiting" for thread in threading.enumerate()))

@@ -38,10 +38,10 @@ from catbird_django.apps import register_after_migrate
 from catbird_django.client.registration import register_flows, register_tasks
 from catbird_django.definitions.registry import registry
 from catbird_django.models import Flow as StoredFlow
-from catbird_django.models import FlowRun, RunTag, Step, StepRun, TaskRun
+from catbird_django.models import FlowRun, Lease, RunTag, Step, StepRun, TaskRun
 from catbird_django.statuses import FlowStatus, StepStatus
 from tests.flows import Approval, Check, Order, claim_steps, declare_orders, run_steps
-from tests.support import until
+from tests.support import until, until_nobody_listens
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -128,13 +128,14 @@ def test_waiting_obeys_its_timeout_and_refuses_transactions() -> None:
 
 
 def test_a_waiting_caller_is_told_without_polling(settings: Any) -> None:
-    """T5, R9: also when a run of a task with the same id ends."""
+    """T5, R9."""
     settings.CATBIRD = {"POLL_INTERVAL": 60}
+    until_nobody_listens()
     handle = declare_orders().run(Order(1, 1.0))
     answers: list[str] = []
     waiter = threading.Thread(target=lambda: (answers.append(handle.wait(timeout=30)), connections.close_all()))
     waiter.start()
-    until(lambda: any(thread.name == "catbird-waiting" for thread in threading.enumerate()))
+    until(Lease.objects.filter(name="watched").exists)
 
     run_steps()
     waiter.join(timeout=20)

@@ -18,7 +18,7 @@ from catbird_django import (
     task,
 )
 from catbird_django.statuses import TaskStatus
-from tests.support import work_off
+from tests.support import until_nobody_listens, work_off
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -60,6 +60,7 @@ def test_a_handle_can_be_made_again_from_the_id() -> None:
 def test_a_waiting_caller_is_told_without_polling(settings: Any) -> None:
     """T5: waiting uses notifications."""
     settings.CATBIRD = {"POLL_INTERVAL": 60}
+    until_nobody_listens()
     release = threading.Event()
 
     @task
