@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "tutorial" / "first-task.md"
 TASKS = CHECKOUT / "examples" / "first_task" / "pages" / "tasks.py"
+FLOWS = CHECKOUT / "examples" / "approvals" / "store" / "flows.py"
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -90,8 +91,8 @@ class Project:
         with (self._directory / "mysite" / "settings.py").open("a") as settings:
             settings.write(f"\nDATABASES = {{'default': {database!r}}}\n")
 
-    def add_tasks(self, app: str, tasks: Path) -> None:
-        shutil.copy(tasks, self._directory / app / "tasks.py")
+    def add(self, app: str, module: Path) -> None:
+        shutil.copy(module, self._directory / app / module.name)
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def project(python: Path, tmp_path: Path, database: dict[str, str]) -> Project:
 def test_a_new_project_with_our_wheel_runs_a_task(project: Project):
     project.use_postgresql()
     project.manage("startapp", "pages")
-    project.add_tasks("pages", TASKS)
+    project.add("pages", TASKS)
     project.install("catbird_django", "pages")
 
     project.manage("migrate")
@@ -112,6 +113,25 @@ def test_a_new_project_with_our_wheel_runs_a_task(project: Project):
 
     assert "runs summarize" in log
     assert "{'title': 'Ada', 'words': 3}" in project.manage("shell", "-c", OUTPUT_OF_THE_FIRST_RUN)
+
+
+@pytest.mark.timeout(300)
+def test_a_new_project_with_our_wheel_runs_a_flow_with_an_approval(project: Project):
+    """SPEC 4: `shop/flows.py` runs as it stands."""
+    project.use_postgresql()
+    project.manage("startapp", "shop")
+    project.add("shop", FLOWS)
+    project.install("catbird_django", "shop")
+
+    project.manage("migrate")
+    project.manage("catbird_run", "order", "--input", '{"id": 1, "total": 5000}')
+    project.manage("catbird_worker", "--until-idle")
+    assert "approve waits for a signal" in project.manage("catbird_explain", "1")
+    project.manage("catbird_signal", "1", "approve", "--payload", '{"by": "kim", "ok": true}')
+    project.manage("catbird_worker", "--until-idle")
+
+    output = "from catbird_django import FlowHandle; print(FlowHandle(1).wait(timeout=10))"
+    assert "shipped 1" in project.manage("shell", "-c", output)
 
 
 @pytest.mark.timeout(300)
