@@ -71,9 +71,15 @@ def second_session() -> Iterator[psycopg.Connection[Any]]:
         session.rollback()
 
 
-def work_off(*names: str, concurrency: int = 4, queues: Sequence[str] | None = None, **settings: Any) -> Worker:
+def work_off(
+    *names: str,
+    concurrency: int = 4,
+    queues: Sequence[str] | None = None,
+    flows: Sequence[str] | None = None,
+    **settings: Any,
+) -> Worker:
     """Run a real worker in this process until nothing is left to do."""
-    options = WorkerOptions(concurrency=concurrency, tasks=names or None, queues=queues, until_idle=True)
+    options = WorkerOptions(concurrency=concurrency, tasks=names or None, flows=flows, queues=queues, until_idle=True)
     worker = Worker(options, replace(get_settings(), **settings), registry)
     worker.run()
     return worker
@@ -81,8 +87,8 @@ def work_off(*names: str, concurrency: int = 4, queues: Sequence[str] | None = N
 
 @contextmanager
 def working(*names: str, concurrency: int = 1, **settings: Any) -> Iterator[Worker]:
-    """A real worker on threads of this process, stopped at the end of the block."""
-    options = WorkerOptions(concurrency=concurrency, tasks=names)
+    """A real worker on threads of this process, for these tasks or everything, stopped at the end of the block."""
+    options = WorkerOptions(concurrency=concurrency, tasks=names or None)
     worker = Worker(options, replace(get_settings(), **settings), registry)
     thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
     thread.start()

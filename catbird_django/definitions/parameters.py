@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, get_args, get_origin
@@ -73,12 +73,21 @@ class Argument:
 
         Raise PayloadError, naming the parameter, when the value is not of its type; LookupError when it must be there.
         """
-        if text is not None:
-            value = codec_for(self.value_type).decode(text, name=self.parameter.name)
-            return Optional(value) if self.when_missing is WhenMissing.OPTIONAL else value
-        if self.when_missing is WhenMissing.REFUSED:
-            raise LookupError(f"there is no value for parameter {self.parameter.name!r}")
-        return Optional() if self.when_missing is WhenMissing.OPTIONAL else None
+        return self.reader()(text)
+
+    def reader(self) -> Callable[[str | bytes | None], Any]:
+        """What `value_of` does, as a function that has looked up everything once."""
+        name, when_missing, decode = self.parameter.name, self.when_missing, codec_for(self.value_type).decode
+
+        def value_of(text: str | bytes | None) -> Any:
+            if text is not None:
+                value = decode(text, name=name)
+                return Optional(value) if when_missing is WhenMissing.OPTIONAL else value
+            if when_missing is WhenMissing.REFUSED:
+                raise LookupError(f"there is no value for parameter {name!r}")
+            return Optional() if when_missing is WhenMissing.OPTIONAL else None
+
+        return value_of
 
 
 def _is_our_optional(annotation: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catbird_django.engine.call import Function, columns
-from catbird_django.engine.tasks import Delivery
+from catbird_django.engine.steps import StepDelivery
 from catbird_django.statuses import CancelVerdict, SettleVerdict
 
 CANCEL = Function("cb_cancel_flows", run_ids="bigint[]", reason="text", actor="text", notify="boolean")
@@ -21,7 +21,7 @@ def cancel_flows(run_ids: Sequence[int], *, reason: str, actor: str, notify: boo
 
 
 def cancel_claimed_steps(
-    cancellations: Sequence[tuple[Delivery, str]], *, notify: bool, using: str
+    cancellations: Sequence[tuple[StepDelivery, str]], *, notify: bool, using: str
 ) -> list[SettleVerdict]:
     """Cancel the runs of these steps as their handlers asked to, each for a reason; say whether it was still ours."""
     ids, tokens = columns([delivery for delivery, _ in cancellations], 2)

@@ -7,17 +7,22 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from catbird_django.engine.call import Function, columns
-from catbird_django.engine.tasks import Delivery, JsonText, _verdicts
+from catbird_django.engine.tasks import Delivery, JsonText, LaneHead, LaneRequest, TaskClaim, _verdicts
 from catbird_django.statuses import SettleVerdict
 
 _SETTLE = {"step_run_ids": "bigint[]", "delivery_tokens": "uuid[]"}
 
 FIND = Function("cb_find_steps", flows="text[]", steps="text[]", fingerprints="text[]")
-FIND_LANES = Function("cb_find_step_lanes", step_ids="bigint[]", queues="text[]")
+FIND_LANES = Function(
+    "cb_find_step_lanes",
+    answering="queue, -step_id, priority, head_id, head_age, is_suspect",
+    step_ids="bigint[]",
+    queues="text[]",
+)
 CLAIM = Function(
     "cb_claim_steps",
-    answering="""run_id, delivery_token::text, queue, step_id, priority, flow_run_id, input, headers, outputs, signal,
-    delivery_count, failure_count, lost_count""",
+    answering="""run_id, delivery_token::text, queue, -step_id, priority, input, headers, delivery_count, failure_count,
+    lost_count, flow_run_id, outputs, signal""",
     worker_id="bigint",
     lease="interval",
     queues="text[]",
@@ -43,37 +48,40 @@ class StepKey(NamedTuple):
     fingerprint: str
 
 
-class StepLaneHead(NamedTuple):
-    """A lane of step runs that has due ones, and the oldest of them."""
+class StepDelivery(NamedTuple):
+    """A step run in the hands of a worker, and the proof of it; as `Delivery` is of a task's run."""
 
-    queue: str
-    step_id: int
-    priority: int
-    head_id: int
-    is_suspect: bool
+    run_id: int
+    delivery_token: str
 
 
 class StepClaim(NamedTuple):
-    """A claimed step run: what to run, with what, how often it was tried."""
+    """A claimed step run: what to run, with what, how often it was tried. It begins as the claim of a task does."""
 
     run_id: int
-    delivery: Delivery
+    delivery: StepDelivery
     queue: str
-    step_id: int
+    handler_id: int
+    """The id of the step, negated: so no task has the same."""
     priority: int
-    flow_run_id: int
     input: JsonText | None
+    """Of the flow run, if the step takes it."""
     headers: JsonText | None
-    outputs: JsonText | None
-    """Of the steps before it, by name; what was skipped is missing."""
-    signal: JsonText | None
     delivery_count: int
     failure_count: int
     lost_count: int
+    flow_run_id: int
+    outputs: JsonText | None
+    """Of the steps before it, by name; what was skipped is missing."""
+    signal: JsonText | None
 
     @property
     def attempt(self) -> int:
         return self.failure_count + self.lost_count + 1
+
+
+Claim = TaskClaim | StepClaim
+AnyDelivery = Delivery | StepDelivery
 
 
 def find_steps(keys: Sequence[StepKey], *, using: str) -> dict[int, StepKey]:
@@ -83,14 +91,14 @@ def find_steps(keys: Sequence[StepKey], *, using: str) -> dict[int, StepKey]:
     return {step_id: keys[place - 1] for step_id, place in rows}
 
 
-def find_step_lanes(step_ids: Sequence[int], queues: Sequence[str] | None, *, using: str) -> list[StepLaneHead]:
+def find_step_lanes(step_ids: Sequence[int], queues: Sequence[str] | None, *, using: str) -> list[LaneHead]:
     """Find the lanes of these steps and queues (None: all) that have due runs."""
     rows = FIND_LANES.rows(using, step_ids=list(step_ids), queues=None if queues is None else list(queues))
-    return [StepLaneHead(*row) for row in rows]
+    return [LaneHead(*row) for row in rows]
 
 
 def claim_steps(
-    lanes: Sequence[tuple[str, int, int, int, int]],
+    requests: Sequence[LaneRequest],
     *,
     worker_id: int,
     lease: timedelta,
@@ -98,25 +106,24 @@ def claim_steps(
     all_events: bool = False,
     using: str,
 ) -> list[StepClaim]:
-    """Claim due step runs of these lanes: queue, step, priority, low-water mark and limit of each."""
-    queues, step_ids, priorities, low_ids, limits = columns(lanes, 5)
+    """Claim due step runs of these lanes for a worker; with `suspect`, one that has lost its worker twice, if any."""
     rows = CLAIM.rows(
         using,
         worker_id=worker_id,
         lease=lease,
-        queues=queues,
-        step_ids=step_ids,
-        priorities=priorities,
-        low_ids=low_ids,
-        limits=limits,
+        queues=[request.lane.queue for request in requests],
+        step_ids=[-request.lane.handler_id for request in requests],
+        priorities=[request.lane.priority for request in requests],
+        low_ids=[request.low_id for request in requests],
+        limits=[request.limit for request in requests],
         suspect=suspect,
         all_events=all_events,
     )
-    return [StepClaim._make((row[0], Delivery._make((row[0], row[1])), *row[2:])) for row in rows]
+    return [StepClaim._make((row[0], StepDelivery._make((row[0], row[1])), *row[2:])) for row in rows]
 
 
 def complete_steps(
-    completions: Sequence[tuple[Delivery, JsonText]], *, notify: bool, all_events: bool = False, using: str
+    completions: Sequence[tuple[StepDelivery, JsonText]], *, notify: bool, all_events: bool = False, using: str
 ) -> list[SettleVerdict]:
     """Complete these steps and let their runs go on; say of each, in order, whether it was still ours."""
     ids, tokens = columns([delivery for delivery, _ in completions], 2)
@@ -129,7 +136,7 @@ def complete_steps(
 
 
 def fail_steps(
-    failures: Sequence[tuple[Delivery, JsonText, timedelta | None]], *, notify: bool, using: str
+    failures: Sequence[tuple[StepDelivery, JsonText, timedelta | None]], *, notify: bool, using: str
 ) -> list[SettleVerdict]:
     """Report failed attempts, each with the delay of its retry (None: no retry); say what became of each, in order."""
     ids, tokens = columns([delivery for delivery, _, _ in failures], 2)
@@ -140,7 +147,7 @@ def fail_steps(
     )
 
 
-def skip_steps(skips: Sequence[tuple[Delivery, str]], *, notify: bool, using: str) -> list[SettleVerdict]:
+def skip_steps(skips: Sequence[tuple[StepDelivery, str]], *, notify: bool, using: str) -> list[SettleVerdict]:
     """Skip these steps as their handlers asked to, each for a reason; say of each whether it was still ours."""
     ids, tokens = columns([delivery for delivery, _ in skips], 2)
     reasons = [reason for _, reason in skips]
@@ -148,7 +155,7 @@ def skip_steps(skips: Sequence[tuple[Delivery, str]], *, notify: bool, using: st
 
 
 def release_steps(
-    releases: Sequence[tuple[Delivery, timedelta | None]], *, notify: bool, using: str
+    releases: Sequence[tuple[StepDelivery, timedelta | None]], *, notify: bool, using: str
 ) -> list[SettleVerdict]:
     """Give these steps back, unfinished, to be run at once (None) or after a delay; say of each whether it was ours."""
     ids, tokens = columns([delivery for delivery, _ in releases], 2)
@@ -156,7 +163,7 @@ def release_steps(
     return _verdicts(RELEASE.rows(using, step_run_ids=ids, delivery_tokens=tokens, delays=delays, notify=notify))
 
 
-def extend_steps(deliveries: Sequence[Delivery], *, lease: timedelta, using: str) -> list[SettleVerdict]:
+def extend_steps(deliveries: Sequence[StepDelivery], *, lease: timedelta, using: str) -> list[SettleVerdict]:
     """Renew the leases of these steps; say of each, in order, whether it was still ours."""
     ids, tokens = columns(deliveries, 2)
     return _verdicts(EXTEND.rows(using, step_run_ids=ids, delivery_tokens=tokens, lease=lease))

@@ -108,10 +108,13 @@ class Delivery(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The due runs of one task in one queue at one priority."""
+    """The due runs of one handler in one queue at one priority.
+
+    A number names a handler: it is the id of a task, or that of a step (`engine/steps.py`), negated.
+    """
 
     queue: str
-    task_id: int
+    handler_id: int
     priority: int
 
 
@@ -119,9 +122,11 @@ class LaneHead(NamedTuple):
     """A lane that has due runs, and the oldest of them; or, apart from it, one of suspect runs (T7a)."""
 
     queue: str
-    task_id: int
+    handler_id: int
     priority: int
     head_id: int
+    head_age: float = 0.0
+    """How many seconds ago it was queued. Unlike ids, ages of runs of two kinds compare."""
     is_suspect: bool = False
     breaker: str | None = None
     """'open' or 'half_open' when the task's circuit breaker is (T9)."""
@@ -130,7 +135,7 @@ class LaneHead(NamedTuple):
 
     @property
     def lane(self) -> Lane:
-        return Lane(self.queue, self.task_id, self.priority)
+        return Lane(self.queue, self.handler_id, self.priority)
 
 
 class LaneRequest(NamedTuple):
@@ -147,7 +152,7 @@ class TaskClaim(NamedTuple):
     run_id: int
     delivery: Delivery
     queue: str
-    task_id: int
+    handler_id: int
     priority: int
     input: JsonText
     headers: JsonText | None
@@ -227,7 +232,7 @@ def claim_tasks(
         worker_id=worker_id,
         lease=lease,
         queues=[request.lane.queue for request in requests],
-        task_ids=[request.lane.task_id for request in requests],
+        task_ids=[request.lane.handler_id for request in requests],
         priorities=[request.lane.priority for request in requests],
         low_ids=[request.low_id for request in requests],
         limits=[request.limit for request in requests],

@@ -187,4 +187,4 @@ def _oldest_ages(heads: Sequence[LaneHead], using: str) -> Mapping[Place, timede
 
 
 def _place(head: LaneHead) -> Place:
-    return head.queue, head.task_id
+    return head.queue, head.handler_id

@@ -165,13 +165,22 @@ BEGIN
 END;
 $$;
 
--- The lanes that have due runs: each (queue, task, priority) once, with its oldest run, found by skipping from one to
--- the next in the claim index. Only lanes of these tasks, and of these queues unless p_queues is NULL. Runs that are
--- suspect, which only cb_claim_suspect_tasks gives out, have lanes of their own. breaker is 'open' or 'half_open' when the
--- task's circuit breaker is; rests_for, for how many seconds it keeps everything back, as far as we know (NULL: it does
--- not).
+-- The lanes that have due runs: each (queue, task, priority) once, with its oldest run and how many seconds ago that was
+-- queued, found by skipping from one to the next in the claim index. Only lanes of these tasks, and of these queues unless
+-- p_queues is NULL. Runs that are suspect, which only cb_claim_suspect_tasks gives out, have lanes of their own. breaker is
+-- 'open' or 'half_open' when the task's circuit breaker is; rests_for, for how many seconds it keeps everything back, as far
+-- as we know (NULL: it does not).
 CREATE OR REPLACE FUNCTION cb_find_task_lanes(p_task_ids bigint[], p_queues text[] DEFAULT NULL)
-RETURNS TABLE (queue text, task_id bigint, priority integer, head_id bigint, is_suspect boolean, breaker text, rests_for double precision)
+RETURNS TABLE (
+    queue text,
+    task_id bigint,
+    priority integer,
+    head_id bigint,
+    head_age double precision,
+    is_suspect boolean,
+    breaker text,
+    rests_for double precision
+)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -179,17 +188,17 @@ BEGIN
     RETURN QUERY
     WITH RECURSIVE lane AS (
         (
-            SELECT run.queue, run.task_id, run.priority, run.id
+            SELECT run.queue, run.task_id, run.priority, run.id, run.queued_at
             FROM cb_task_runs AS run
             WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
             ORDER BY run.queue, run.task_id, run.priority, run.id
             LIMIT 1
         )
         UNION ALL
-        SELECT following.queue, following.task_id, following.priority, following.id
+        SELECT following.queue, following.task_id, following.priority, following.id, following.queued_at
         FROM lane
         CROSS JOIN LATERAL (
-            SELECT run.queue, run.task_id, run.priority, run.id
+            SELECT run.queue, run.task_id, run.priority, run.id, run.queued_at
             FROM cb_task_runs AS run
             WHERE (run.queue, run.task_id, run.priority) > (lane.queue, lane.task_id, lane.priority)
               AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
@@ -198,17 +207,17 @@ BEGIN
         ) AS following
     ), suspect AS (
         (
-            SELECT run.queue, run.task_id, run.priority, run.id
+            SELECT run.queue, run.task_id, run.priority, run.id, run.queued_at
             FROM cb_task_runs AS run
             WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
             ORDER BY run.queue, run.task_id, run.priority, run.id
             LIMIT 1
         )
         UNION ALL
-        SELECT following.queue, following.task_id, following.priority, following.id
+        SELECT following.queue, following.task_id, following.priority, following.id, following.queued_at
         FROM suspect
         CROSS JOIN LATERAL (
-            SELECT run.queue, run.task_id, run.priority, run.id
+            SELECT run.queue, run.task_id, run.priority, run.id, run.queued_at
             FROM cb_task_runs AS run
             WHERE (run.queue, run.task_id, run.priority) > (suspect.queue, suspect.task_id, suspect.priority)
               AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
@@ -220,7 +229,8 @@ BEGIN
         UNION ALL
         SELECT suspect.*, true FROM suspect
     )
-    SELECT found.queue, found.task_id, found.priority::integer, found.id, found.is_suspect,
+    SELECT found.queue, found.task_id, found.priority::integer, found.id,
+           extract(epoch FROM _cb_now() - found.queued_at)::double precision, found.is_suspect,
            CASE WHEN rest.open_until > _cb_now() THEN 'open' WHEN rest.open_until <= _cb_now() THEN 'half_open' END,
            CASE
                WHEN rest.open_until > _cb_now() THEN extract(epoch FROM rest.open_until - _cb_now())

@@ -40,22 +40,31 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLimits:
-    """What a task allows of itself in one worker; None for what the worker allows."""
+class HandlerLimits:
+    """What a handler allows of itself in one worker; None for what the worker allows."""
 
     concurrency: int | None = None
     batch_size: int | None = None
+
+
+class Left:
+    """How many more runs of a handler may be in flight; steps of several versions of a flow may share one."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
 
 
 class Capacity:
     """The claims in flight of one runner: begun or waiting, until they are finished.
 
     A handler may have as many claims waiting as it finished within the last window, at most `prefetch`, and none until
-    that was measured: so a slow handler never holds work that another worker could do. Nor does a task ever hold more
-    than its concurrency: runners begin whatever they are given.
+    that was measured: so a slow handler never holds work that another worker could do. Nor does one ever hold more than
+    its concurrency: runners begin whatever they are given.
     """
 
-    def __init__(self, slots: int, *, prefetch: int, limits: Mapping[int, TaskLimits] | None = None) -> None:
+    def __init__(self, slots: int, *, prefetch: int, limits: Mapping[int, HandlerLimits] | None = None) -> None:
         self._slots = slots
         self._prefetch = prefetch
         self._limits = limits or {}
@@ -63,25 +72,42 @@ class Capacity:
         self._total = 0
         self._was_low = True
         self._meters: dict[int, Meter] = {}
-        # How many more runs of it may be in flight; for tasks with a concurrency of their own.
-        self._left = {task: limit.concurrency for task, limit in self._limits.items() if limit.concurrency is not None}
+        # Of handlers with a concurrency of their own.
+        self._left = {
+            handler_id: Left(limit.concurrency)
+            for handler_id, limit in self._limits.items()
+            if limit.concurrency is not None
+        }
 
     @property
     def in_flight(self) -> int:
         return self._total
 
-    def room(self, task_id: int, *, ahead: bool = True) -> int:
-        """How many more runs of this task the slots allow now; with `ahead`, also those that would wait for one."""
+    def room(self, handler_id: int, *, ahead: bool = True) -> int:
+        """How many more runs of this handler the slots allow now; with `ahead`, also those that would wait for one."""
         with self._lock:
             free_slots = max(0, self._slots - self._total)
             if not ahead:
                 return free_slots
             waiting = max(0, self._total - self._slots)
-            return free_slots + max(0, self._prefetch_of(task_id) - waiting)
+            return free_slots + max(0, self._prefetch_of(handler_id) - waiting)
 
-    def left(self, task_id: int) -> int | None:
-        """How many more runs of this task its own concurrency allows; None when it has none."""
-        return self._left.get(task_id)
+    def left(self, handler_id: int) -> int | None:
+        """How many more runs of this handler its own concurrency allows; None when it has none."""
+        left = self._left.get(handler_id)
+        return None if left is None else left.count
+
+    def share(self, handler_id: int) -> Left | None:
+        """What is left of its concurrency, which all numbers of a handler share."""
+        return self._left.get(handler_id)
+
+    def add(self, handler_id: int, *, like: int) -> None:
+        """Take a number for a handler that has one already: they share what the handler allows of itself."""
+        with self._lock:
+            if like in self._left:
+                self._left = {**self._left, handler_id: self._left[like]}
+            if like in self._limits:
+                self._limits = {**self._limits, handler_id: self._limits[like]}
 
     def has_free_slot(self) -> bool:
         return self._total < self._slots
@@ -95,27 +121,27 @@ class Capacity:
         with self._lock:
             return self._is_low(time.monotonic())
 
-    def take(self, task_ids: Collection[int]) -> None:
-        """Count claims, given by the tasks they are of."""
+    def take(self, handler_ids: Collection[int]) -> None:
+        """Count claims, given by their handlers."""
         with self._lock:
-            self._total += len(task_ids)
+            self._total += len(handler_ids)
             self._was_low = False
             if self._left:
-                for task_id in task_ids:
-                    if task_id in self._left:
-                        self._left[task_id] -= 1
+                for handler_id in handler_ids:
+                    if handler_id in self._left:
+                        self._left[handler_id].count -= 1
 
-    def give_back(self, task_id: int, *, finished: bool) -> bool:
+    def give_back(self, handler_id: int, *, finished: bool) -> bool:
         """Count one claim less; say whether it is worth claiming again: a slot is free, or it has just become low."""
         now = time.monotonic()
         with self._lock:
             self._total -= 1
-            if task_id in self._left:
-                self._left[task_id] += 1
+            if handler_id in self._left:
+                self._left[handler_id].count += 1
             if finished:
-                meter = self._meters.get(task_id)
+                meter = self._meters.get(handler_id)
                 if meter is None:
-                    meter = self._meters[task_id] = self._new_meter(task_id)
+                    meter = self._meters[handler_id] = self._new_meter(handler_id)
                 meter.add(now)
             was_low, self._was_low = self._was_low, self._is_low(now)
             return self._total < self._slots or (self._was_low and not was_low)
@@ -128,24 +154,29 @@ class Capacity:
         prefetch = max([meter.prefetch(now) for meter in self._meters.values()], default=0)
         return self._total < self._slots + prefetch // 2
 
-    def _prefetch_of(self, task_id: int) -> int:
-        meter = self._meters.get(task_id)
+    def _prefetch_of(self, handler_id: int) -> int:
+        meter = self._meters.get(handler_id)
         return meter.prefetch(time.monotonic()) if meter else 0
 
-    def _new_meter(self, task_id: int) -> Meter:
-        batch_size = self._limits.get(task_id, TaskLimits()).batch_size
+    def _new_meter(self, handler_id: int) -> Meter:
+        batch_size = self._limits.get(handler_id, HandlerLimits()).batch_size
         return Meter(self._prefetch if batch_size is None else min(self._prefetch, batch_size))
 
 
 class Capacities:
-    """The capacity of each task's runner: sync handlers and async ones do not take each other's slots."""
+    """The capacity of each handler's runner: sync handlers and async ones do not take each other's slots."""
 
-    def __init__(self, by_task: Mapping[int, Capacity]) -> None:
-        self._by_task = by_task
-        self._all = set(by_task.values())
+    def __init__(self, by_handler: Mapping[int, Capacity]) -> None:
+        self._by_handler = dict(by_handler)
+        self._all = set(by_handler.values())
 
-    def __getitem__(self, task_id: int) -> Capacity:
-        return self._by_task[task_id]
+    def __getitem__(self, handler_id: int) -> Capacity:
+        return self._by_handler[handler_id]
+
+    def add(self, handler_id: int, *, like: int) -> None:
+        """Take another number for a handler."""
+        self._by_handler[like].add(handler_id, like=like)
+        self._by_handler[handler_id] = self._by_handler[like]
 
     def is_low(self) -> bool:
         return any(capacity.is_low() for capacity in self._all)

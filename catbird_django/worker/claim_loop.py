@@ -14,13 +14,14 @@ from datetime import timedelta
 from django.db import connections
 
 from catbird_django.engine.call import DATABASE_TROUBLE
-from catbird_django.engine.tasks import LaneHead, LaneRequest, TaskClaim
+from catbird_django.engine.steps import Claim
+from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest
 from catbird_django.engine.workers import Writers
 from catbird_django.failpoints import reach
 from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.capacity import Capacities, Meter
-from catbird_django.worker.lanes import Lanes
+from catbird_django.worker.lanes import Lanes, in_order
 from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
@@ -49,12 +50,12 @@ class Calls:
     """What the loop asks of the database and of the rest of the worker."""
 
     find_lanes: Callable[[], list[LaneHead]]
-    claim: Callable[[Sequence[LaneRequest]], list[TaskClaim]]
-    claim_suspect: Callable[[Sequence[int]], TaskClaim | None]
-    is_held: Callable[[TaskClaim], bool]
+    claim: Callable[[Sequence[LaneRequest]], list[Claim]]
+    claim_suspect: Callable[[Sequence[Lane]], Claim | None]
+    is_held: Callable[[Claim], bool]
     announce_sleep: Callable[[], bool]
     find_writers: Callable[[], Writers]
-    hand_over: Callable[[Sequence[TaskClaim]], None]
+    hand_over: Callable[[Sequence[Claim]], None]
     put_off: Callable[[Collection[int]], None]
     in_doubt: Callable[[], Collection[int]]
     has_settled_enough: Callable[[], bool]
@@ -114,8 +115,9 @@ class ClaimLoop:
         self._poll_interval = poll_interval.total_seconds()
         self._idle_poll_interval = idle_poll_interval.total_seconds()
         self._lanes = Lanes()
-        self._suspect: TaskClaim | None = None
+        self._suspect: Claim | None = None
         self._must_find = False
+        self._expects_more = False
         self._has_announced = False
         self._has_run_short = False
         self._recent = Meter(most=BUSY)
@@ -141,6 +143,11 @@ class ClaimLoop:
     def claim_no_more(self) -> None:
         """Claim nothing more after what is under way. Does not wait for that."""
         self._stopping = True
+        self._bell.ring()
+
+    def expect_more(self) -> None:
+        """Look at all lanes again, as soon as that can be afforded: there may be more of them."""
+        self._expects_more = True
         self._bell.ring()
 
     def look_anew(self) -> None:
@@ -205,7 +212,7 @@ class ClaimLoop:
         if claims:
             self._recent.add(time.monotonic(), len(claims))
             reach("after-claim")
-            self._calls.hand_over(sorted(claims, key=lambda claim: (-claim.priority, claim.run_id)))
+            self._calls.hand_over(in_order(claims, requests))
             return Look.CLAIMED
         # Lanes that we only remembered may be empty while others are not: look again before giving up.
         if is_fresh:
@@ -220,9 +227,11 @@ class ClaimLoop:
 
     def _find_lanes(self) -> bool:
         """Find the lanes, unless we know them well enough; say whether they are fresh."""
-        if not (self._must_find or self._lanes.is_stale()):
+        is_due = self._lanes.is_stale() or (self._expects_more and self._lanes.may_be_found())
+        if not (self._must_find or is_due):
             return False
-        self._must_find = False  # before the call: whoever notifies us during it may not be seen by it
+        # Before the call: whoever notifies us during it may not be seen by it.
+        self._must_find = self._expects_more = False
         began = time.monotonic()
         heads = self._calls.find_lanes()
         self._lanes.found(heads, seconds=time.monotonic() - began)
@@ -240,14 +249,14 @@ class ClaimLoop:
             return Look.NO_ROOM
         return Look.NOTHING if is_fresh or self._has_announced else Look.HELD_BACK
 
-    def _claim_suspect(self, task_ids: Sequence[int]) -> bool:
+    def _claim_suspect(self, lanes: Sequence[Lane]) -> bool:
         """Claim one suspect run, if we hold none and nothing waits: it may kill this process (T7a)."""
         if self._holds_suspect() or self._capacities.has_waiting():
             return False
-        task_ids = [task_id for task_id in task_ids if self._capacities[task_id].has_free_slot()]
-        if not task_ids:
+        lanes = [lane for lane in lanes if self._capacities[lane.handler_id].has_free_slot()]
+        if not lanes:
             return False
-        self._suspect = self._calls.claim_suspect(task_ids)
+        self._suspect = self._calls.claim_suspect(lanes)
         if self._suspect is None:
             self._lanes.forget_suspects()  # others were faster
             return False

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from catbird_django.engine.tasks import Delivery, TaskClaim
+from catbird_django.engine.steps import AnyDelivery, Claim
 
 
 class InDoubt(Exception):
@@ -23,17 +23,17 @@ class Doubts:
     def __init__(self, allowed: Mapping[int, int]) -> None:
         self._allowed = allowed
         self._lock = threading.Lock()
-        self._untold: dict[Delivery, int] = {}
+        self._untold: dict[AnyDelivery, int] = {}
         self.tasks: frozenset[int] = frozenset()
 
-    def failed(self, claim: TaskClaim) -> None:
+    def failed(self, claim: Claim) -> None:
         """Note a failed attempt, which is yet to be settled."""
-        if claim.task_id in self._allowed:
+        if claim.handler_id in self._allowed:
             with self._lock:
-                self._untold[claim.delivery] = claim.task_id
+                self._untold[claim.delivery] = claim.handler_id
                 self._decide()
 
-    def settled(self, deliveries: Iterable[Delivery]) -> bool:
+    def settled(self, deliveries: Iterable[AnyDelivery]) -> bool:
         """Note what the database has taken; say whether failures were among it."""
         if not self._untold:
             return False

@@ -18,14 +18,14 @@ from typing import cast
 
 from asgiref.sync import ThreadSensitiveContext
 
-from catbird_django.engine.tasks import Delivery, TaskClaim
+from catbird_django.engine.steps import AnyDelivery, Claim
 from catbird_django.worker.outcome import Outcome, failure
 
 logger = logging.getLogger("catbird.worker")
 
 LONGEST_TURN = 0.002  # seconds that a slot keeps the loop while its handlers wait for nothing
 
-RunAsync = Callable[[TaskClaim, ThreadSensitiveContext], Awaitable[Outcome]]
+RunAsync = Callable[[Claim, ThreadSensitiveContext], Awaitable[Outcome]]
 
 
 class LoopRunner:
@@ -34,11 +34,11 @@ class LoopRunner:
     def __init__(self, slots: int, *, run: RunAsync, finish: Callable[[Outcome], None]) -> None:
         self._run = run
         self._finish = finish
-        self._waiting: deque[TaskClaim] = deque()
+        self._waiting: deque[Claim] = deque()
         self._free = slots
         # The loop keeps only weak references: a task nobody holds may vanish while it runs.
         self._slots: set[asyncio.Task[None]] = set()
-        self._running: dict[Delivery, asyncio.Task[None]] = {}
+        self._running: dict[AnyDelivery, asyncio.Task[None]] = {}
         self._stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="catbird-loop", daemon=True)
@@ -49,22 +49,22 @@ class LoopRunner:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def submit(self, claims: Sequence[TaskClaim]) -> None:
+    def submit(self, claims: Sequence[Claim]) -> None:
         self._waiting.extend(claims)
         self._loop.call_soon_threadsafe(self._start_slots)
 
-    def take_back(self) -> list[TaskClaim]:
+    def take_back(self) -> list[Claim]:
         """Take back the claims that have not begun."""
         taken = []
         while (claim := self._next()) is not None:
             taken.append(claim)
         return taken
 
-    def cancel(self, delivery: Delivery) -> None:
+    def cancel(self, delivery: AnyDelivery) -> None:
         """Cancel a handler, if it is one of ours and still runs."""
         self._loop.call_soon_threadsafe(self._cancel, delivery)
 
-    def _cancel(self, delivery: Delivery) -> None:
+    def _cancel(self, delivery: AnyDelivery) -> None:
         if delivery in self._running:
             self._running[delivery].cancel()
 
@@ -82,7 +82,7 @@ class LoopRunner:
             except BaseException:
                 logger.exception("a handler broke out of the event loop, which goes on")
 
-    def _next(self) -> TaskClaim | None:
+    def _next(self) -> Claim | None:
         try:
             return self._waiting.popleft()
         except IndexError:  # nothing there, or another thread was faster
@@ -116,7 +116,7 @@ class LoopRunner:
         self._free += 1
         self._start_slots()
 
-    async def _run_one(self, claim: TaskClaim, slot: asyncio.Task[None], threads: ThreadSensitiveContext) -> None:
+    async def _run_one(self, claim: Claim, slot: asyncio.Task[None], threads: ThreadSensitiveContext) -> None:
         self._running[claim.delivery] = slot
         try:
             outcome = await self._run(claim, threads)

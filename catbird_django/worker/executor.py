@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -14,19 +14,19 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 from catbird_django.client.context import Reporter
-from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Snooze
-from catbird_django.engine.tasks import TaskClaim
-from catbird_django.errors import HandlerTimeout
+from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Skip, Snooze
+from catbird_django.engine.steps import Claim
+from catbird_django.errors import DefinitionError, HandlerTimeout
 from catbird_django.failpoints import reach
 from catbird_django.worker.doubts import Doubts, InDoubt
 from catbird_django.worker.handler_connections import give_up_connections, reset_connections
-from catbird_django.worker.handlers import TaskHandler
-from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, failure
+from catbird_django.worker.handlers import Handler
+from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, Skipped, failure
 from catbird_django.worker.watchdog import Abandoned, Attempt, Watchdog
 
 logger = logging.getLogger("catbird.worker")
 
-RunInProcess = Callable[[TaskHandler, TaskClaim, Reporter], Outcome]
+RunInProcess = Callable[[Handler, Claim, Reporter], Outcome]
 
 
 class Executor:
@@ -34,11 +34,11 @@ class Executor:
 
     def __init__(
         self,
-        handlers: dict[int, TaskHandler],
+        handlers: Mapping[int, Handler],
         *,
         max_payload: int,
-        is_canceled: Callable[[TaskClaim], bool],
-        reporter_for: Callable[[TaskClaim], Reporter],
+        is_canceled: Callable[[Claim], bool],
+        reporter_for: Callable[[Claim], Reporter],
         watchdog: Watchdog,
         doubts: Doubts | None = None,
         run_in_process: RunInProcess | None = None,
@@ -51,12 +51,12 @@ class Executor:
         self._doubts = doubts or Doubts({})
         self._reporter_for = reporter_for
 
-    def run(self, claim: TaskClaim) -> Outcome:
+    def run(self, claim: Claim) -> Outcome:
         """Run a sync handler on the current thread. Raise Abandoned if its claim was settled meanwhile.
 
         An isolated handler, sync or async, runs in another process, and this thread only waits for it.
         """
-        handler = self._handlers[claim.task_id]
+        handler = self._handlers[claim.handler_id]
         if handler.is_isolated and self._run_in_process is not None:
             return self._run_isolated(self._run_in_process, handler, claim)
         try:
@@ -71,14 +71,14 @@ class Executor:
         finally:
             reset_connections()
 
-    def _run_isolated(self, run_in_process: RunInProcess, handler: TaskHandler, claim: TaskClaim) -> Outcome:
+    def _run_isolated(self, run_in_process: RunInProcess, handler: Handler, claim: Claim) -> Outcome:
         try:
             self._refuse_late(claim)
             return run_in_process(handler, claim, self._reporter_for(claim))
         except BaseException as error:  # noqa: BLE001 - as above
             return self._failed(handler, claim, error)
 
-    def _call_in_time(self, handler: TaskHandler, claim: TaskClaim, arguments: list[Any]) -> Any:
+    def _call_in_time(self, handler: Handler, claim: Claim, arguments: list[Any]) -> Any:
         """Call a sync handler under the eyes of the watchdog."""
         timeout = handler.options.timeout
         if timeout is None:
@@ -100,15 +100,15 @@ class Executor:
             if attempt.was_interrupted:
                 give_up_connections()
 
-    def abandon(self, claim: TaskClaim) -> Outcome:
+    def abandon(self, claim: Claim) -> Outcome:
         """The outcome of an attempt that could not be stopped."""
-        handler = self._handlers[claim.task_id]
+        handler = self._handlers[claim.handler_id]
         timeout = handler.options.timeout or timedelta(0)
         return self._failed(handler, claim, HandlerTimeout(f"{_too_long(timeout)}, and could not be stopped"))
 
-    async def run_async(self, claim: TaskClaim, threads: ThreadSensitiveContext) -> Outcome:
+    async def run_async(self, claim: Claim, threads: ThreadSensitiveContext) -> Outcome:
         """Run an async handler on the current loop; `threads` is where its sync_to_async calls run."""
-        handler = self._handlers[claim.task_id]
+        handler = self._handlers[claim.handler_id]
         try:
             arguments = self._arguments(handler, claim)
             outcome: Outcome = self._completed(handler, claim, await _await_in_time(handler, arguments))
@@ -118,24 +118,24 @@ class Executor:
             await _close_connections()
         return outcome
 
-    def _arguments(self, handler: TaskHandler, claim: TaskClaim) -> list[Any]:
+    def _arguments(self, handler: Handler, claim: Claim) -> list[Any]:
         self._refuse_late(claim)
         arguments = handler.arguments(claim, self._reporter_for)
         reach("before-handler")
         return arguments
 
-    def _refuse_late(self, claim: TaskClaim) -> None:
+    def _refuse_late(self, claim: Claim) -> None:
         """Refuse what was canceled, or should not be begun any more, while it waited for its turn."""
         if self._is_canceled(claim):
             raise CancelRequested
-        if claim.task_id in self._doubts.tasks:
+        if claim.handler_id in self._doubts.tasks:
             raise InDoubt
 
-    def _completed(self, handler: TaskHandler, claim: TaskClaim, value: Any) -> Completed:
+    def _completed(self, handler: Handler, claim: Claim, value: Any) -> Completed:
         reach("after-handler")
         return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))
 
-    def _failed(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> Outcome:
+    def _failed(self, handler: Handler, claim: Claim, error: BaseException) -> Outcome:
         """What becomes of an attempt that raised."""
         if self._is_canceled(claim):
             return Released(claim)  # whatever is reported of it now, the run ends canceled
@@ -145,27 +145,31 @@ class Executor:
             return Released(claim)
         if isinstance(error, Snooze):
             return Released(claim, error.delay)
+        if isinstance(error, Skip):
+            if handler.may_skip:
+                return Skipped(claim, error.reason)
+            error = _not_allowed_to_skip(handler, error)
         retry_in = self._retry_in(handler, claim, error)
         # What is tried again is worth a line; what has failed for good, its traceback.
-        details = {"task": handler.name, "run_id": claim.run_id, "attempt": claim.attempt}
+        details = {handler.what: handler.name, "run_id": claim.run_id, "attempt": claim.attempt}
         if retry_in is None:
-            logger.error("task failed", extra=details, exc_info=error)
+            logger.error(f"{handler.what} failed", extra=details, exc_info=error)
         else:
-            logger.warning("task failed, trying again", extra={**details, "error": type(error).__name__})
+            logger.warning(f"{handler.what} failed, trying again", extra={**details, "error": type(error).__name__})
         return failure(claim, error, retry_in)
 
-    def _retry_in(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> timedelta | None:
+    def _retry_in(self, handler: Handler, claim: Claim, error: BaseException) -> timedelta | None:
         try:
             delay = handler.retry.delay_after(error, claim.failure_count)
         except Exception:
-            logger.exception("backoff raised, no retry", extra={"task": handler.name, "run_id": claim.run_id})
+            logger.exception("backoff raised, no retry", extra={handler.what: handler.name, "run_id": claim.run_id})
             return None
         if delay is not None and isinstance(error, Retry) and error.delay is not None:
             return error.delay
         return delay
 
 
-async def _await_in_time(handler: TaskHandler, arguments: list[Any]) -> Any:
+async def _await_in_time(handler: Handler, arguments: list[Any]) -> Any:
     """Call an async handler, and cancel it when its time is over."""
     timeout = handler.options.timeout
     if timeout is None:
@@ -177,6 +181,15 @@ async def _await_in_time(handler: TaskHandler, arguments: list[Any]) -> Any:
         if limit.expired():
             raise HandlerTimeout(_too_long(timeout)) from error
         raise  # the handler's own
+
+
+def _not_allowed_to_skip(handler: Handler, skip: Skip) -> DefinitionError:
+    """What is wrong with a handler that raises Skip although nobody expects it to."""
+    if handler.what == "task":
+        advice = "only a step of a flow can be skipped; a task can end by returning, or raise Cancel"
+    else:
+        advice = "it is not declared with may_skip=True"
+    return DefinitionError(f"{handler.name!r} has raised Skip: {advice}").with_traceback(skip.__traceback__)
 
 
 def _as_timeout(error: BaseException, timeout: timedelta) -> BaseException:

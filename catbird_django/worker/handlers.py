@@ -1,11 +1,12 @@
-"""What this process can run: the handler of each task, by the task's id."""
+"""Handlers, with everything needed to call them."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from catbird_django.client.context import Reporter, TaskContext
 from catbird_django.codec import Codec
@@ -17,20 +18,20 @@ from catbird_django.engine.tasks import TaskClaim
 from catbird_django.errors import DefinitionError, UnknownName
 
 
-@dataclass(frozen=True, slots=True)
-class TaskHandler:
-    """A task's function with everything needed to call it, looked up once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler(ABC):
+    """A function that claims are run with, looked up once."""
 
-    task_id: int
+    what: ClassVar[str]
+    """What it is the handler of, in words."""
+
     name: str
     function: Callable[..., Any]
     is_async: bool
-    takes_input: bool
-    takes_context: bool
     retry: RetryPolicy
     options: HandlerOptions
-    input_codec: Codec[Any]
     output_codec: Codec[Any]
+    may_skip: bool = False
 
     @property
     def is_isolated(self) -> bool:
@@ -42,8 +43,22 @@ class TaskHandler:
         """Whether it runs on the worker's event loop; otherwise one of the worker's threads is busy with it."""
         return self.is_async and not self.is_isolated
 
+    @abstractmethod
+    def arguments(self, claim: Any, reporter_for: Callable[[Any], Reporter]) -> list[Any]:
+        """The arguments for a claim; raise PayloadError when a value does not fit its type (any more)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHandler(Handler):
+    """A task's function."""
+
+    what = "task"
+
+    takes_input: bool
+    takes_context: bool
+    input_codec: Codec[Any]
+
     def arguments(self, claim: TaskClaim, reporter_for: Callable[[TaskClaim], Reporter]) -> list[Any]:
-        """The arguments for a claim; raise PayloadError when its input does not fit the type (any more)."""
         arguments: list[Any] = []
         if self.takes_input:
             arguments.append(self.input_codec.decode(claim.input, name="input"))
@@ -68,9 +83,7 @@ def build_handlers(definitions: Iterable[TaskDefinition], task_ids: dict[str, in
     for definition in definitions:
         if definition.handler is None:
             continue
-        task_id = task_ids[definition.name]
-        handlers[task_id] = TaskHandler(
-            task_id=task_id,
+        handlers[task_ids[definition.name]] = TaskHandler(
             name=definition.name,
             function=definition.handler,
             is_async=definition.signature.is_async,

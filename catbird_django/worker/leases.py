@@ -10,12 +10,13 @@ from datetime import timedelta
 
 from django.db import connections
 
-from catbird_django.engine import tasks, workers
+from catbird_django.engine import workers
 from catbird_django.engine.call import DATABASE_TROUBLE
-from catbird_django.engine.tasks import Delivery
+from catbird_django.engine.steps import AnyDelivery
 from catbird_django.failpoints import reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
+from catbird_django.worker.kinds import Kind, sorted_by_kind
 from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
@@ -31,7 +32,7 @@ class LeaseKeeper:
         lease: timedelta,
         worker_ttl: timedelta,
         using: str,
-        stop_handler: Callable[[Delivery], None],
+        stop_handler: Callable[[AnyDelivery], None],
         come_back: Callable[[], None],
         calling: Calling,
     ) -> None:
@@ -43,18 +44,18 @@ class LeaseKeeper:
         self._worker_id = worker_id
         self._lease = lease
         self._using = using
-        self._held: set[Delivery] = set()
-        self._canceled: set[Delivery] = set()
+        self._held: set[AnyDelivery] = set()
+        self._canceled: set[AnyDelivery] = set()
         self._woken = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="catbird-leases", daemon=True)
 
     @property
-    def held(self) -> set[Delivery]:
+    def held(self) -> set[AnyDelivery]:
         """What this worker holds now: claimed, and not yet settled."""
         return self._held.copy()
 
-    def holds(self, delivery: Delivery) -> bool:
+    def holds(self, delivery: AnyDelivery) -> bool:
         return delivery in self._held
 
     def start(self) -> None:
@@ -72,14 +73,14 @@ class LeaseKeeper:
         self._woken.set()
         self._thread.join(timeout=5)
 
-    def is_canceled(self, delivery: Delivery) -> bool:
+    def is_canceled(self, delivery: AnyDelivery) -> bool:
         """Whether a handler should stop, as far as we know: its run was canceled, or its claim lost."""
         return delivery in self._canceled
 
-    def hold(self, deliveries: Sequence[Delivery]) -> None:
+    def hold(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._held.update(deliveries)
 
-    def let_go(self, deliveries: Sequence[Delivery]) -> None:
+    def let_go(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._held.difference_update(deliveries)
         self._canceled.difference_update(deliveries)
 
@@ -117,11 +118,12 @@ class LeaseKeeper:
         self._renew_worker_at = time.monotonic() + self._renew_worker_every
 
     def _renew(self) -> None:
-        deliveries = sorted(self.held)  # one lock order for everyone
-        if not deliveries:
-            return
-        reach("before-renew")
-        verdicts = tasks.extend_tasks(deliveries, lease=self._lease, using=self._using)
+        for kind, deliveries in sorted_by_kind(self.held):
+            reach("before-renew")
+            self._renew_all(kind, deliveries)
+
+    def _renew_all(self, kind: Kind, deliveries: Sequence[AnyDelivery]) -> None:
+        verdicts = kind.extend(deliveries, lease=self._lease, using=self._using)
         for delivery, verdict in zip(deliveries, verdicts, strict=True):
             if verdict is SettleVerdict.CANCELING and delivery not in self._canceled:
                 self._canceled.add(delivery)

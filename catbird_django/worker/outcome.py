@@ -7,7 +7,7 @@ import traceback
 from datetime import timedelta
 from typing import NamedTuple
 
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.steps import Claim
 
 MAX_MESSAGE = 8 * 1024  # characters; an exception may say anything, at any length
 MAX_TRACEBACK = 32 * 1024
@@ -16,7 +16,7 @@ MAX_TRACEBACK = 32 * 1024
 class Completed(NamedTuple):
     """The handler returned; `output` is its value as JSON text."""
 
-    claim: TaskClaim
+    claim: Claim
     output: str
 
 
@@ -26,7 +26,7 @@ class Failed(NamedTuple):
     It is tried again after `retry_in`, if the task still allows it: the database decides.
     """
 
-    claim: TaskClaim
+    claim: Claim
     error: str
     retry_in: timedelta | None = None
 
@@ -34,21 +34,28 @@ class Failed(NamedTuple):
 class Released(NamedTuple):
     """The run goes back to the queue, at once or after a while, and no failure is counted."""
 
-    claim: TaskClaim
+    claim: Claim
     delay: timedelta | None = None
 
 
 class Canceled(NamedTuple):
-    """The handler asked for the run to be canceled."""
+    """The handler asked for the run, or for the flow run of its step, to be canceled."""
 
-    claim: TaskClaim
+    claim: Claim
     reason: str
 
 
-Outcome = Completed | Failed | Released | Canceled
+class Skipped(NamedTuple):
+    """The handler of a step had nothing to do."""
+
+    claim: Claim
+    reason: str
 
 
-def failure(claim: TaskClaim, error: BaseException, retry_in: timedelta | None = None) -> Failed:
+Outcome = Completed | Failed | Released | Canceled | Skipped
+
+
+def failure(claim: Claim, error: BaseException, retry_in: timedelta | None = None) -> Failed:
     """Describe an exception so that it can be stored, whatever it is."""
     return Failed(
         claim,

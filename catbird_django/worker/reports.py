@@ -15,15 +15,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from django.db import connections
 
-from catbird_django.engine import reports as engine
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
 from catbird_django.engine.reports import MAX_LINES, LogLine
-from catbird_django.engine.tasks import Delivery, TaskClaim
+from catbird_django.engine.steps import AnyDelivery, Claim
 from catbird_django.worker.backoff import Backoff
+from catbird_django.worker.kinds import kind_of, sorted_by_kind
 from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
@@ -39,7 +40,7 @@ MAX_CHARACTERS = 8 * 1024 * 1024
 class SaidLine(NamedTuple):
     """A line of a handler, and when it was said."""
 
-    delivery: Delivery
+    delivery: AnyDelivery
     attempt: int
     level: str
     message: str
@@ -53,7 +54,7 @@ class Reports:
         self._calling = calling
         self._using = using
         self._notify = notify
-        self._progress: dict[Delivery, str] = {}
+        self._progress: dict[AnyDelivery, str] = {}
         self._lines: deque[SaidLine] = deque()
         self._characters = 0
         self._dropped = 0
@@ -78,7 +79,7 @@ class Reports:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def add_progress(self, delivery: Delivery, progress: str) -> None:
+    def add_progress(self, delivery: AnyDelivery, progress: str) -> None:
         with self._adding:
             self._progress[delivery] = progress
         self._said.set()
@@ -94,7 +95,7 @@ class Reports:
                 self._hurry.set()
         self._said.set()
 
-    def send_words_of(self, deliveries: Sequence[Delivery]) -> None:
+    def send_words_of(self, deliveries: Sequence[AnyDelivery]) -> None:
         """Send what is kept if any of it is about these deliveries. Raises what the database raises."""
         if not self._progress and not self._lines and not self._sending.locked():
             return
@@ -102,7 +103,7 @@ class Reports:
             if self._has_words_of(set(deliveries)):
                 self._send()
 
-    def _has_words_of(self, deliveries: set[Delivery]) -> bool:
+    def _has_words_of(self, deliveries: set[AnyDelivery]) -> bool:
         with self._adding:
             return not deliveries.isdisjoint(self._progress) or any(line.delivery in deliveries for line in self._lines)
 
@@ -147,27 +148,32 @@ class Reports:
         while waiting > 0:
             waiting -= self._send_lines(min(waiting, MAX_BATCH))
 
-    def _send_progress(self, progress: dict[Delivery, str]) -> None:
-        if progress:
-            # Sorted: one lock order for everyone.
-            _send_all(
-                sorted(progress.items()),
-                lambda batch: engine.report_tasks(batch, notify=self._notify, using=self._using),
-            )
+    def _send_progress(self, progress: dict[AnyDelivery, str]) -> None:
+        for kind, deliveries in sorted_by_kind(progress):
+            send = partial(kind.report, notify=self._notify, using=self._using)
+            _send_all([(delivery, progress[delivery]) for delivery in deliveries], send)
 
     def _send_lines(self, count: int) -> int:
         """Send the oldest lines; they are forgotten only when the database has them."""
         with self._adding:
-            lines = [self._lines[place] for place in range(count)]
+            left = [self._lines[place] for place in range(count)]
         now = time.monotonic()
-        _send_all(
-            [LogLine(*line[:4], timedelta(seconds=now - line.said_at)) for line in lines],
-            lambda batch: engine.log_tasks(batch, using=self._using),
-        )
-        with self._adding:
-            for _ in lines:
-                self._characters -= len(self._lines.popleft().message)
+        while left:
+            kind = kind_of(left[0].delivery)
+            sent = [line for line in left if kind_of(line.delivery) is kind]  # mostly all of them
+            aged = [LogLine(*line[:4], timedelta(seconds=now - line.said_at)) for line in sent]
+            _send_all(aged, partial(kind.log, using=self._using))
+            others = [line for line in left if kind_of(line.delivery) is not kind]
+            self._replace_oldest(left, others)
+            left = others
         return count
+
+    def _replace_oldest(self, oldest: Sequence[SaidLine], kept: Sequence[SaidLine]) -> None:
+        with self._adding:
+            for _ in oldest:
+                self._characters -= len(self._lines.popleft().message)
+            self._lines.extendleft(reversed(kept))
+            self._characters += sum(len(line.message) for line in kept)
 
 
 def _send_all(batch: Sequence[Word], send: Callable[[Sequence[Word]], object]) -> None:
@@ -187,7 +193,7 @@ def _send_all(batch: Sequence[Word], send: Callable[[Sequence[Word]], object]) -
 class ClaimReporter:
     """Takes the words of one handler."""
 
-    def __init__(self, claim: TaskClaim, *, reports: Reports, is_canceled: Callable[[TaskClaim], bool]) -> None:
+    def __init__(self, claim: Claim, *, reports: Reports, is_canceled: Callable[[Claim], bool]) -> None:
         self._claim = claim
         self._reports = reports
         self._is_canceled = is_canceled

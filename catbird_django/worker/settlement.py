@@ -9,19 +9,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 from django.db import connections
 
-from catbird_django.engine import tasks as engine
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
-from catbird_django.engine.cancel import cancel_claimed_tasks
-from catbird_django.engine.tasks import Delivery
+from catbird_django.engine.steps import AnyDelivery, skip_steps
 from catbird_django.failpoints import before_commit, reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
-from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, failure
+from catbird_django.worker.kinds import kind_of
+from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, Skipped, failure
 from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
@@ -40,8 +40,8 @@ class Settlement:
         using: str,
         notify: bool,
         all_events: bool = False,
-        settled: Callable[[Sequence[Delivery]], None],
-        send_words_of: Callable[[Sequence[Delivery]], None] = lambda _: None,
+        settled: Callable[[Sequence[AnyDelivery]], None],
+        send_words_of: Callable[[Sequence[AnyDelivery]], None] = lambda _: None,
         calling: Calling = nullcontext,
     ) -> None:
         self._calling = calling
@@ -89,8 +89,8 @@ class Settlement:
             self._arrived.clear()
             while self._outcomes:
                 batch = self._next_batch()
-                for kind in dict.fromkeys(map(type, batch)):  # mostly one
-                    self._settle_until_taken([outcome for outcome in batch if type(outcome) is kind])
+                for alike in _alike(batch):
+                    self._settle_until_taken(alike)
                 self._unsettled = 0
                 self._settled([outcome.claim.delivery for outcome in batch])
             if self._stopping:
@@ -98,7 +98,7 @@ class Settlement:
         connections.close_all()
 
     def _next_batch(self) -> list[Outcome]:
-        """The outcomes that have come, as far as one call should carry; those of one kind share a transaction."""
+        """The outcomes that have come, as far as one call should carry; those that are alike share a transaction."""
         batch: list[Outcome] = []
         size = 0
         while self._outcomes and len(batch) < MAX_BATCH and size < MAX_BATCH_CHARACTERS:
@@ -109,7 +109,7 @@ class Settlement:
         return sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
 
     def _settle_until_taken(self, batch: Sequence[Outcome]) -> None:
-        """Settle outcomes of one kind, however long the database is away, and whatever it refuses."""
+        """Settle outcomes that are alike, however long the database is away, and whatever it refuses."""
         parts: deque[Sequence[Outcome]] = deque([batch] if batch else [])
         backoff = Backoff(shortest=SHORTEST_PAUSE)
         while parts:
@@ -130,36 +130,50 @@ class Settlement:
                 time.sleep(pause)
 
     def _settle(self, batch: Sequence[Outcome]) -> None:
-        """Settle outcomes of one kind, in one call."""
+        """Settle outcomes that are alike, in one call."""
+        kind = kind_of(batch[0].claim.delivery)
         deliveries = [outcome.claim.delivery for outcome in batch]
         if isinstance(batch[0], Failed | Released):
             self._send_words_of(deliveries)  # once the run is queued again it may be another's, and these too late
         match batch[0]:
             case Completed():
                 completions = [(outcome.claim.delivery, outcome.output) for outcome in batch]  # type: ignore[union-attr]
-                verdicts = engine.complete_tasks(
+                verdicts = kind.complete(
                     completions, notify=self._notify, all_events=self._all_events, using=self._using
                 )
             case Failed():
                 failed = [outcome for outcome in batch if isinstance(outcome, Failed)]
                 failures = [(outcome.claim.delivery, outcome.error, outcome.retry_in) for outcome in failed]
-                verdicts = engine.fail_tasks(failures, notify=self._notify, using=self._using)
+                verdicts = kind.fail(failures, notify=self._notify, using=self._using)
             case Released():
                 delays = [outcome.delay for outcome in batch if isinstance(outcome, Released)]
                 releases = list(zip(deliveries, delays, strict=True))
-                verdicts = engine.release_tasks(releases, notify=self._notify, using=self._using)
+                verdicts = kind.release(releases, notify=self._notify, using=self._using)
             case Canceled():
                 reasons = [outcome.reason for outcome in batch if isinstance(outcome, Canceled)]
                 cancellations = list(zip(deliveries, reasons, strict=True))
-                verdicts = cancel_claimed_tasks(cancellations, notify=self._notify, using=self._using)
+                verdicts = kind.cancel(cancellations, notify=self._notify, using=self._using)
+            case Skipped():
+                skips: list[Any] = [(outcome.claim.delivery, outcome.reason) for outcome in batch]  # type: ignore[union-attr]
+                verdicts = skip_steps(skips, notify=self._notify, using=self._using)
         _report_stale(deliveries, verdicts)
+
+
+def _alike(batch: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
+    """The outcomes by what they are, and of what: mostly all of them are alike."""
+    sorts = dict.fromkeys([(type(outcome), type(outcome.claim)) for outcome in batch])
+    if len(sorts) == 1:
+        yield batch
+        return
+    for sort in sorts:
+        yield [outcome for outcome in batch if (type(outcome), type(outcome.claim)) == sort]
 
 
 def _size_of(outcome: Outcome) -> int:
     match outcome:
         case Completed(output=text) | Failed(error=text):
             return len(text)
-        case Released() | Canceled():
+        case Released() | Canceled() | Skipped():
             return 0
 
 
@@ -177,7 +191,7 @@ def _without_poison(batch: Sequence[Outcome], error: Exception) -> list[Sequence
     return [[failure(outcome.claim, error)]] if isinstance(outcome, Completed) else []
 
 
-def _report_stale(deliveries: Sequence[Delivery], verdicts: Sequence[SettleVerdict]) -> None:
+def _report_stale(deliveries: Sequence[AnyDelivery], verdicts: Sequence[SettleVerdict]) -> None:
     if SettleVerdict.STALE not in verdicts:
         return
     for delivery, verdict in zip(deliveries, verdicts, strict=True):

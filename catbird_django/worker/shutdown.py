@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from django.db import connections
 
-from catbird_django.engine import tasks as engine
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.worker.claim_loop import ClaimLoop
 from catbird_django.worker.housekeeping import Housekeeper
 from catbird_django.worker.isolation.processes import HandlerProcesses
+from catbird_django.worker.kinds import sorted_by_kind
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.outcome import Released
 from catbird_django.worker.presence import Presence
@@ -74,8 +74,8 @@ class Shutdown:
     def _say_goodbye(self, left_behind: int) -> None:
         """Give back what handlers still hold, and mark this worker as stopped, if the database is there."""
         try:
-            held = [(delivery, None) for delivery in sorted(self.leases.held)]
-            engine.release_tasks(held, notify=self.notify, using=self.using)
+            for kind, held in sorted_by_kind(self.leases.held):
+                kind.release([(delivery, None) for delivery in held], notify=self.notify, using=self.using)
             self.presence.end()
         except DATABASE_TROUBLE as error:
             logger.warning("cannot say goodbye", extra={"error": str(error)})

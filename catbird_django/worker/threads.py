@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from django.db import connections
 
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.steps import Claim
 from catbird_django.worker.outcome import Outcome, failure
 from catbird_django.worker.watchdog import Abandoned
 
@@ -23,11 +23,11 @@ class ThreadRunner:
     `run` raises Abandoned when an outcome was given without it: then its thread has been replaced, and ends.
     """
 
-    def __init__(self, slots: int, *, run: Callable[[TaskClaim], Outcome], finish: Callable[[Outcome], None]) -> None:
+    def __init__(self, slots: int, *, run: Callable[[Claim], Outcome], finish: Callable[[Outcome], None]) -> None:
         self._numbers = itertools.count(1)
         self._run = run
         self._finish = finish
-        self._waiting: queue.SimpleQueue[TaskClaim | None] = queue.SimpleQueue()  # None: no more to come
+        self._waiting: queue.SimpleQueue[Claim | None] = queue.SimpleQueue()  # None: no more to come
         self._threads = [self._new_thread() for _ in range(slots)]
 
     def _new_thread(self) -> threading.Thread:
@@ -46,13 +46,13 @@ class ThreadRunner:
         successor.start()
         self._threads = [successor if thread is abandoned else thread for thread in self._threads]
 
-    def submit(self, claims: Sequence[TaskClaim]) -> None:
+    def submit(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self._waiting.put(claim)
 
-    def take_back(self) -> list[TaskClaim]:
+    def take_back(self) -> list[Claim]:
         """Take back the claims that no thread has begun."""
-        taken: list[TaskClaim] = []
+        taken: list[Claim] = []
         while True:
             try:
                 claim = self._waiting.get_nowait()
@@ -75,7 +75,7 @@ class ThreadRunner:
         finally:
             connections.close_all()
 
-    def _outcome_of(self, claim: TaskClaim) -> Outcome:
+    def _outcome_of(self, claim: Claim) -> Outcome:
         try:
             return self._run(claim)
         except Abandoned:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.steps import Claim
 from catbird_django.errors import HandlerTimeout
 from catbird_django.worker.handler_connections import cancel_queries, opened_here
 
@@ -28,7 +28,7 @@ class _State(enum.Enum):
 class Attempt:
     """One call of a handler on the thread that makes this, seen from the watchdog's thread too."""
 
-    def __init__(self, claim: TaskClaim, timeout: timedelta) -> None:
+    def __init__(self, claim: Claim, timeout: timedelta) -> None:
         self.claim = claim
         self.thread = threading.current_thread()
         self.due = time.monotonic() + timeout.total_seconds()

@@ -7,24 +7,21 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from django.db import connections
 
-from catbird_django.client.registration import register_tasks
 from catbird_django.conf import Settings
 from catbird_django.definitions.registry import Registry
-from catbird_django.engine import tasks as engine
 from catbird_django.engine import workers
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.engine.silence import calls_within
-from catbird_django.engine.tasks import Delivery, TaskClaim
+from catbird_django.engine.steps import AnyDelivery, Claim, StepDelivery
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
 from catbird_django.worker.doubts import Doubts
 from catbird_django.worker.executor import Executor
-from catbird_django.worker.handlers import build_handlers, runnable_tasks
 from catbird_django.worker.housekeeping import Housekeeper
+from catbird_django.worker.intake import Intake
 from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.orders import Order, Orders
@@ -32,6 +29,7 @@ from catbird_django.worker.outcome import Failed, Outcome, Released
 from catbird_django.worker.patience import patience_of_calls, patience_of_renewals
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.recycling import Limits
+from catbird_django.worker.repertoire import learn
 from catbird_django.worker.reports import ClaimReporter, Reports
 from catbird_django.worker.runners import Runners
 from catbird_django.worker.settlement import Settlement
@@ -53,6 +51,8 @@ class WorkerOptions:
     concurrency: int
     queues: Sequence[str] | None = None
     tasks: Sequence[str] | None = None
+    flows: Sequence[str] | None = None
+    """With neither of the two, all there are; with one of them, nothing else."""
     until_idle: bool = False
     once: bool = False
     """Claim once what fits, run it, and stop."""
@@ -74,14 +74,13 @@ class Worker:
         """Why another process should take the place of this one; empty if that is not needed."""
         self.abandoned_count = 0
         """Handlers that outlived their timeout and could not be stopped."""
-        self._abandoned: set[Delivery] = set()
+        self._abandoned: set[AnyDelivery] = set()
         self._calling = partial(calls_within, patience_of_calls(settings.lease), using=self._using)
-        definitions = runnable_tasks(registry, options.tasks)
         with self._calling():
             require_current_schema(using=self._using)
-            self._handlers = build_handlers(definitions, register_tasks(definitions, using=self._using))
+            self._repertoire = learn(registry, tasks=options.tasks, flows=options.flows, using=self._using)
             self._presence = Presence(
-                queues=options.queues, handlers=self.task_names, slots=options.concurrency, using=self._using
+                queues=options.queues, handlers=self.handler_names, slots=options.concurrency, using=self._using
             )
         self.id = self._presence.worker_id
         self._build()
@@ -106,15 +105,9 @@ class Worker:
             interrupt_grace=settings.interrupt_grace,
             is_canceled=self._is_canceled,
         )
-        self._doubts = Doubts(
-            {
-                handler.task_id: handler.options.breaker.failures
-                for handler in self._handlers.values()
-                if handler.options.breaker is not None
-            }
-        )
+        self._doubts = Doubts(self._repertoire.allowed_failures)
         self._executor = Executor(
-            self._handlers,
+            self._repertoire.by_id,
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, reports=self._reports, is_canceled=self._is_canceled),
@@ -131,7 +124,7 @@ class Worker:
             calling=calling,
         )
         self._runners = Runners(
-            self._handlers,
+            self._repertoire,
             concurrency=options.concurrency,
             prefetch=settings.prefetch,
             executor=self._executor,
@@ -186,16 +179,19 @@ class Worker:
         )
 
     def _build_calls(self) -> Calls:
-        how_to_claim: dict[str, Any] = {
-            "worker_id": self.id,
-            "lease": self._settings.lease,
-            "all_events": self._settings.events == "all",
-            "using": self._using,
-        }
+        intake = Intake(
+            self._repertoire,
+            capacities=self._runners.capacities,
+            queues=self._options.queues,
+            worker_id=self.id,
+            lease=self._settings.lease,
+            all_events=self._settings.events == "all",
+            using=self._using,
+        )
         return Calls(
-            find_lanes=partial(engine.find_task_lanes, list(self._handlers), self._options.queues, using=self._using),
-            claim=partial(engine.claim_tasks, **how_to_claim),
-            claim_suspect=partial(engine.claim_suspect_task, queues=self._options.queues, **how_to_claim),
+            find_lanes=intake.find_lanes,
+            claim=intake.claim,
+            claim_suspect=intake.claim_suspect,
             is_held=lambda claim: self._leases.holds(claim.delivery),
             announce_sleep=partial(workers.announce_sleep, self.id, using=self._using),
             find_writers=partial(workers.find_writers, using=self._using),
@@ -209,9 +205,9 @@ class Worker:
         )
 
     @property
-    def task_names(self) -> list[str]:
-        """What this worker can run."""
-        return sorted(handler.name for handler in self._handlers.values())
+    def handler_names(self) -> list[str]:
+        """What this worker can run: tasks, and steps as flow.step."""
+        return self._repertoire.names
 
     def run(self) -> bool:
         """Work until told to stop, then stop in order; False if handlers had to be left behind."""
@@ -272,7 +268,7 @@ class Worker:
         self.done_because = because
 
     def _start(self) -> None:
-        logger.info("worker started", extra={"worker_id": self.id, "tasks": self.task_names})
+        logger.info("worker started", extra={"worker_id": self.id, "handlers": self.handler_names})
         self._leases.start()
         self._reports.start()
         self._settlement.start()
@@ -306,7 +302,7 @@ class Worker:
         self._presence.come_back()
         self._wakeups.tell_again()
 
-    def _hand_over(self, claims: Sequence[TaskClaim]) -> None:
+    def _hand_over(self, claims: Sequence[Claim]) -> None:
         """Give claims to whoever runs them."""
         if self._options.once:
             self._claim_loop.claim_no_more()
@@ -314,9 +310,9 @@ class Worker:
         self._runners.submit(claims)
         self._has_claimed_all = self._options.once
 
-    def _put_off(self, task_ids: Collection[int]) -> None:
+    def _put_off(self, handler_ids: Collection[int]) -> None:
         """Give back what has not begun of tasks whose circuit breaker is open: it would fail like the others (T9)."""
-        for claim in self._runners.take_back(task_ids):
+        for claim in self._runners.take_back(handler_ids):
             self._settlement.add(Released(claim))
 
     def _finish(self, outcome: Outcome) -> None:
@@ -324,7 +320,7 @@ class Worker:
         if type(outcome) is Failed:
             self._doubts.failed(outcome.claim)
         self._settlement.add(outcome)
-        if self._runners.finished(outcome.claim.task_id):
+        if self._runners.finished(outcome.claim.handler_id):
             self._bell.ring()
 
     def _abandon(self, attempt: Attempt) -> None:
@@ -339,12 +335,14 @@ class Worker:
     def _tell(self) -> None:
         self._presence.tell(abandoned_count=self.abandoned_count, is_draining=self._is_draining)
 
-    def _settled(self, deliveries: Sequence[Delivery]) -> None:
+    def _settled(self, deliveries: Sequence[AnyDelivery]) -> None:
         """Let go of what the database has taken; perhaps only that kept us from claiming."""
         self._leases.let_go(deliveries)
         self._housekeeper.settled(len(deliveries))
         if self._doubts.settled(deliveries):
             self._claim_loop.look_anew()  # a circuit breaker may be open now
+        if self._repertoire.step_ids and any(type(delivery) is StepDelivery for delivery in deliveries):
+            self._claim_loop.expect_more()  # the next steps may be due now
         self._settled_count += len(deliveries)
         if self._options.limits.runs is not None and self._settled_count >= self._options.limits.runs:
             self._claim_loop.claim_no_more()
@@ -363,7 +361,7 @@ class Worker:
         if self._settings.notify:
             workers.wake_workers(queues, using=self._using)
 
-    def _is_canceled(self, claim: TaskClaim) -> bool:
+    def _is_canceled(self, claim: Claim) -> bool:
         # An abandoned handler, too, should stop at its next word.
         return self._leases.is_canceled(claim.delivery) or (bool(self._abandoned) and claim.delivery in self._abandoned)
 

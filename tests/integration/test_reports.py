@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -11,10 +12,9 @@ import pytest
 from django.db import OperationalError
 
 from catbird_django import Snooze, TaskContext, task
-from catbird_django.engine import reports as engine
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.models import RunLog, TaskRun
-from catbird_django.worker import reports
+from catbird_django.worker import kinds, reports
 from catbird_django.worker.reports import ClaimReporter, Reports, SaidLine
 from tests.support import USING, second_session, until, work_off, working
 
@@ -134,8 +134,8 @@ def line(message: str, delivery: Delivery | None = None) -> SaidLine:
 
 def test_silence_costs_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    monkeypatch.setattr(engine, "log_tasks", lambda lines, **_: calls.append(lines))
-    monkeypatch.setattr(engine, "report_tasks", lambda progress, **_: calls.append(progress))
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, log=lambda lines, **_: calls.append(lines)))
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, report=lambda progress, **_: calls.append(progress)))
     part = Reports(using=USING, notify=False)
     part.start()
 
@@ -147,7 +147,7 @@ def test_silence_costs_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_of_much_progress_only_the_newest_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
-    monkeypatch.setattr(engine, "report_tasks", lambda progress, **_: sent.extend(progress))
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, report=lambda progress, **_: sent.extend(progress)))
     part = Reports(using=USING, notify=False)
     reporter = ClaimReporter(some_claim(), reports=part, is_canceled=lambda claim: False)
     for done in range(1000):
@@ -170,7 +170,7 @@ def test_words_are_kept_while_the_database_is_away(monkeypatch: pytest.MonkeyPat
             raise OperationalError("away")
         sent.extend(line.message for line in lines)
 
-    monkeypatch.setattr(engine, "log_tasks", log_tasks)
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, log=log_tasks))
     part = Reports(using=USING, notify=False)
     part.start()
     part.add_line(line("first"))
@@ -187,7 +187,9 @@ def test_what_the_database_does_not_take_is_bounded(
 ) -> None:
     sent: list[str] = []
     monkeypatch.setattr(reports, "MAX_CHARACTERS", 100)
-    monkeypatch.setattr(engine, "log_tasks", lambda lines, **_: sent.extend(line.message for line in lines))
+    monkeypatch.setattr(
+        kinds, "TASKS", replace(kinds.TASKS, log=lambda lines, **_: sent.extend(line.message for line in lines))
+    )
     part = Reports(using=USING, notify=False)
     for _ in range(100):
         part.add_line(line("x" * 10))

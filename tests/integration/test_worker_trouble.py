@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from catbird_django import task
 from catbird_django.engine import tasks as engine
 from catbird_django.engine.tasks import Delivery
 from catbird_django.models import TaskRun
-from catbird_django.worker import settlement
+from catbird_django.worker import kinds, settlement
 from catbird_django.worker.outcome import Completed, Outcome
 from catbird_django.worker.settlement import Settlement
 from tests.support import USING, claim, queue_runs, register, register_worker, work_off, working
@@ -67,7 +68,7 @@ def test_results_are_kept_until_the_database_is_back(monkeypatch: pytest.MonkeyP
     """W5."""
     monkeypatch.setattr(settlement, "SHORTEST_PAUSE", 0.01)
     gone = OperationalError("server closed the connection")
-    monkeypatch.setattr(engine, "complete_tasks", raising(gone, 3, engine.complete_tasks))
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, complete=raising(gone, 3, kinds.TASKS.complete)))
     held = claims(2)
 
     settle([Completed(held[0], "1"), Completed(held[1], "2")])
@@ -78,7 +79,7 @@ def test_results_are_kept_until_the_database_is_back(monkeypatch: pytest.MonkeyP
 def test_the_database_may_go_away_in_the_middle_of_a_poisoned_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settlement, "SHORTEST_PAUSE", 0.01)
     gone = OperationalError("server closed the connection")
-    monkeypatch.setattr(engine, "fail_tasks", raising(gone, 2, engine.fail_tasks))
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, fail=raising(gone, 2, kinds.TASKS.fail)))
     held = claims(3)
 
     settle([Completed(held[0], POISON), Completed(held[1], "1"), Completed(held[2], POISON)])

@@ -159,7 +159,7 @@ def test_nothing_is_claimed_while_it_is_open_and_others_are() -> None:
 
     claims = claim((resting, 9), (resting, 0), (other, 0), worker_id=worker_id)
 
-    assert {held.task_id for held in claims} == {other}
+    assert {held.handler_id for held in claims} == {other}
     assert len(claims) == 3
     assert not TaskRun.objects.filter(task_id=resting, delivery_count__gt=1).exists()
     heads = find_task_lanes([resting], None, using=USING)

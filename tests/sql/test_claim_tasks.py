@@ -105,7 +105,7 @@ def test_lanes_are_found_with_their_oldest_run() -> None:
     lanes = find_task_lanes([first, second], None, using=USING)
     only_express = find_task_lanes([first, second], ["express"], using=USING)
 
-    assert {(lane.queue, lane.task_id, lane.priority) for lane in lanes} == {
+    assert {(lane.queue, lane.handler_id, lane.priority) for lane in lanes} == {
         ("default", first, 0),
         ("express", first, 0),
         ("default", second, 3),
@@ -129,7 +129,7 @@ def test_suspect_runs_have_lanes_of_their_own() -> None:
     assert {lane.head_id for lane in lanes if lane.is_suspect} == {suspect, express}
     assert {lane.head_id for lane in lanes if not lane.is_suspect} >= {ordinary}
     assert {lane.head_id for lane in default if lane.is_suspect} == {suspect}
-    assert unknown not in {lane.task_id for lane in lanes}
+    assert unknown not in {lane.handler_id for lane in lanes}
 
 
 def test_one_suspect_run_is_claimed_the_highest_then_the_oldest() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catbird_django.engine import flow_cancel, flows, signals, steps
-from catbird_django.engine.tasks import Delivery
+from catbird_django.engine.tasks import LaneRequest
 from catbird_django.models import FlowRun, Readiness, SignalDelivery, Step, StepInput, StepRun
 from catbird_django.statuses import CancelVerdict, FlowRunVerdict, FlowStatus, SettleVerdict, SignalVerdict, StepStatus
 from tests.support import LEASE, USING, register_worker
@@ -102,10 +102,10 @@ def claim(limit: int = 100) -> dict[str, steps.StepClaim]:
     """Claim everything that is due, by the names of the steps."""
     ids = list(Step.objects.values_list("pk", flat=True))
     heads = steps.find_step_lanes(ids, None, using=USING)
-    lanes = [(head.queue, head.step_id, head.priority, 0, limit) for head in heads]
+    lanes = [LaneRequest(head.lane, 0, limit) for head in heads]
     claims = steps.claim_steps(lanes, worker_id=register_worker(), lease=LEASE, using=USING)
     names = dict(Step.objects.values_list("pk", "name"))
-    return {names[one.step_id]: one for one in claims}
+    return {names[-one.handler_id]: one for one in claims}
 
 
 def complete(**outputs: Any) -> dict[str, steps.StepClaim]:
@@ -310,7 +310,7 @@ def test_one_stale_claim_in_a_batch_across_runs_disturbs_nobody():
     runs = [start(shape) for _ in range(3)]
     claims = _claim_all(3)
     deliveries = sorted(one.delivery for one in claims)
-    forged = Delivery(deliveries[1].run_id, "00000000-0000-0000-0000-000000000000")
+    forged = steps.StepDelivery(deliveries[1].run_id, "00000000-0000-0000-0000-000000000000")
 
     verdicts = steps.complete_steps(
         [(deliveries[0], "1"), (forged, "2"), (deliveries[2], "3")], notify=False, using=USING
@@ -322,19 +322,17 @@ def test_one_stale_claim_in_a_batch_across_runs_disturbs_nobody():
 
 def _claim_all(count: int) -> list[steps.StepClaim]:
     ids = list(Step.objects.values_list("pk", flat=True))
-    lanes = [
-        (head.queue, head.step_id, head.priority, 0, count) for head in steps.find_step_lanes(ids, None, using=USING)
-    ]
+    lanes = [LaneRequest(head.lane, 0, count) for head in steps.find_step_lanes(ids, None, using=USING)]
     return steps.claim_steps(lanes, worker_id=register_worker(), lease=LEASE, using=USING)
 
 
 def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_has_stopped():
     """F17."""
     run = start(plan("canceled", {"name": "a"}, {"name": "b"}, {"name": "c", "needs": ["a", "b"]}))
-    [claimed] = [one for one in _claim_all(100) if one.step_id == Step.objects.get(name="a").pk]
+    [claimed] = [one for one in _claim_all(100) if -one.handler_id == Step.objects.get(name="a").pk]
     # `b` was claimed too, so give it back: one runs, one is queued, one waits.
     other = StepRun.objects.get(flow_run=run, step__name="b")
-    steps.release_steps([(Delivery(other.pk, str(other.delivery_token)), None)], notify=False, using=USING)
+    steps.release_steps([(steps.StepDelivery(other.pk, str(other.delivery_token)), None)], notify=False, using=USING)
 
     [verdict] = flow_cancel.cancel_flows([run.pk], reason="why", actor="kim", notify=False, using=USING)
 

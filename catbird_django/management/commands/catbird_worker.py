@@ -50,7 +50,13 @@ class Command(BaseCommand):
             "--processes", type=int, metavar="N", help="keep so many worker processes running (default: be one)"
         )
         parser.add_argument("--queues", nargs="+", metavar="QUEUE", help="only work from these queues (default: all)")
-        parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only run these tasks (default: all)")
+        parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only run these tasks")
+        parser.add_argument(
+            "--flows",
+            nargs="+",
+            metavar="FLOW",
+            help="only run steps of these flows (with neither --tasks nor --flows: all tasks and flows)",
+        )
         parser.add_argument("--until-idle", action="store_true", help="stop when there is nothing left to do")
         parser.add_argument(
             "--once",
@@ -110,7 +116,7 @@ class Command(BaseCommand):
             threading.Thread(target=_stop_without, args=[supervisor, stopper], daemon=True).start()
         # Whoever stops a supervisor may signal all its processes too: only the supervisor knows what was meant twice.
         with obeying_signals(worker, stopper, a_second_one_kills=supervisor is None):
-            self._say(f"catbird worker {worker.id} runs {_listed(worker.task_names)}. Ctrl-C stops it.")
+            self._say(f"catbird worker {worker.id} runs {_listed(worker.handler_names)}. Ctrl-C stops it.")
             try:
                 finished = worker.run()
             except RuntimeError:
@@ -167,6 +173,7 @@ def _build(options: dict[str, Any]) -> Worker:
                 concurrency=options["concurrency"] or settings.concurrency,
                 queues=options["queues"],
                 tasks=options["tasks"],
+                flows=options["flows"],
                 until_idle=options["until_idle"],
                 once=options["once"],
                 limits=Limits(
@@ -198,7 +205,7 @@ def _arguments_of(options: dict[str, Any]) -> list[str]:
     for option in ("concurrency", "max_runs", "max_memory"):
         if options[option] is not None:
             arguments += [f"--{option.replace('_', '-')}", str(options[option])]
-    for option in ("queues", "tasks"):
+    for option in ("queues", "tasks", "flows"):
         if options[option]:
             arguments += [f"--{option}", *options[option]]
     return arguments + [f"--{option.replace('_', '-')}" for option in ("until_idle", "once") if options[option]]
@@ -212,8 +219,17 @@ def _stop_without(supervisor: Channel, stopper: Stopper) -> None:
         stopper.stop()
 
 
-def _listed(names: list[str]) -> str:
-    if not names:
+def _listed(handlers: list[str]) -> str:
+    tasks = [name for name in handlers if "." not in name]
+    flows = sorted({name.partition(".")[0] for name in handlers if "." in name})
+    if not handlers:
         return "no tasks: none is declared in the tasks.py of an installed app"
+    said = [_shortened(tasks)] if tasks else []
+    if flows:
+        said.append(f"the flow{'s' if len(flows) > 1 else ''} {_shortened(flows)}")
+    return " and ".join(said)
+
+
+def _shortened(names: list[str]) -> str:
     shown = ", ".join(names[:8])
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"

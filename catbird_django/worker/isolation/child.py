@@ -19,15 +19,16 @@ from django.db import connections
 
 from catbird_django.definitions.registry import registry
 from catbird_django.engine.reports import MAX_LINES
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.steps import Claim
 from catbird_django.errors import UnknownName
 from catbird_django.worker.channel import Channel, HungUp, Message
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.fresh_process import die_with_parent
-from catbird_django.worker.handlers import TaskHandler, build_handlers
+from catbird_django.worker.handlers import Handler, build_handlers
 from catbird_django.worker.isolation.messages import claim_from_json, outcome_as_json
 from catbird_django.worker.outcome import Outcome, failure
 from catbird_django.worker.recycling import Limits
+from catbird_django.worker.step_handlers import build_step_handler
 from catbird_django.worker.watchdog import Watchdog
 
 FOR_EVER = timedelta(days=3660)
@@ -74,7 +75,7 @@ class Child:
     def __init__(self, channel: Channel, terms: Message) -> None:
         self._channel = channel
         self._limits = Limits(runs=terms["max_runs"], memory=terms["max_memory"])
-        self._handlers: dict[int, TaskHandler] = {}
+        self._handlers: dict[int, Handler] = {}
         # The worker kills this process where an interrupt does not help, so nothing is ever abandoned here.
         self._watchdog = Watchdog(grace=FOR_EVER, abandoned=lambda _: None)
         self._executor = Executor(
@@ -127,16 +128,16 @@ class Child:
     def _outcome_of(self, message: Message) -> Outcome:
         claim = claim_from_json(message["claim"])
         try:
-            return self._run(self._handler(message["task"], claim.task_id), claim)
+            return self._run(self._handler(message, claim.handler_id), claim)
         except BaseException as error:  # noqa: BLE001 - even our own mistake must not leave a claim without an outcome
             return failure(claim, error)
 
-    def _run(self, handler: TaskHandler, claim: TaskClaim) -> Outcome:
+    def _run(self, handler: Handler, claim: Claim) -> Outcome:
         if handler.is_async:
             return asyncio.run(self._run_async(claim))
         return self._executor.run(claim)
 
-    async def _run_async(self, claim: TaskClaim) -> Outcome:
+    async def _run_async(self, claim: Claim) -> Outcome:
         loop = asyncio.get_running_loop()
         async with ThreadSensitiveContext() as threads:
             task = loop.create_task(self._executor.run_async(claim, threads))
@@ -146,16 +147,33 @@ class Child:
             finally:
                 self._cancel_handler = lambda: None
 
-    def _handler(self, name: str, task_id: int) -> TaskHandler:
-        if task_id not in self._handlers:
-            definition = registry.tasks.get(name)
-            if definition is None or definition.handler is None:
-                raise UnknownName(
-                    f"task {name!r} is unknown in the process of its handler:"
-                    " it must be declared in the tasks.py of an installed app"
-                )
-            self._handlers.update(build_handlers([definition], {name: task_id}))
-        return self._handlers[task_id]
+    def _handler(self, message: Message, handler_id: int) -> Handler:
+        if handler_id not in self._handlers:
+            if "step" in message:
+                self._handlers[handler_id] = _handler_of_step(*message["step"].split("."))
+            else:
+                self._handlers[handler_id] = _handler_of_task(message["task"], handler_id)
+        return self._handlers[handler_id]
+
+
+def _handler_of_task(name: str, task_id: int) -> Handler:
+    definition = registry.tasks.get(name)
+    if definition is None or definition.handler is None:
+        raise UnknownName(
+            f"task {name!r} is unknown in the process of its handler:"
+            " it must be declared in the tasks.py of an installed app"
+        )
+    return build_handlers([definition], {name: task_id})[task_id]
+
+
+def _handler_of_step(flow: str, step: str) -> Handler:
+    definition = registry.flows[flow].definition if flow in registry.flows else None
+    if definition is None or step not in definition.steps:
+        raise UnknownName(
+            f"step {step!r} of flow {flow!r} is unknown in the process of its handler:"
+            " it must be declared in the flows.py of an installed app"
+        )
+    return build_step_handler(definition, definition.steps[step])
 
 
 class ChannelReporter:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from catbird_django.engine.steps import Claim, StepClaim, StepDelivery
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.worker.channel import Message
-from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released
+from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, Skipped
 
 
-def claim_as_json(claim: TaskClaim) -> Message:
+def claim_as_json(claim: Claim) -> Message:
     """A claim without its token: only the worker may settle it."""
     return {name: value for name, value in claim._asdict().items() if name != "delivery"}
 
 
-def claim_from_json(message: Message) -> TaskClaim:
+def claim_from_json(message: Message) -> Claim:
+    if "flow_run_id" in message:
+        return StepClaim(delivery=StepDelivery(message["run_id"], ""), **message)
     return TaskClaim(delivery=Delivery(message["run_id"], ""), **message)
 
 
@@ -28,9 +31,11 @@ def outcome_as_json(outcome: Outcome) -> Message:
             return {"kind": "released", "delay": _seconds(delay)}
         case Canceled(reason=reason):
             return {"kind": "canceled", "reason": reason}
+        case Skipped(reason=reason):
+            return {"kind": "skipped", "reason": reason}
 
 
-def outcome_from_json(claim: TaskClaim, message: Message) -> Outcome:
+def outcome_from_json(claim: Claim, message: Message) -> Outcome:
     match message["kind"]:
         case "completed":
             return Completed(claim, message["output"])
@@ -40,6 +45,8 @@ def outcome_from_json(claim: TaskClaim, message: Message) -> Outcome:
             return Released(claim, _duration(message["delay"]))
         case "canceled":
             return Canceled(claim, message["reason"])
+        case "skipped":
+            return Skipped(claim, message["reason"])
         case unknown:
             raise ValueError(f"there is no outcome {unknown!r}")
 

@@ -16,11 +16,11 @@ from datetime import timedelta
 
 from catbird_django.client.context import Reporter
 from catbird_django.client.interrupts import CancelRequested
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.steps import Claim
 from catbird_django.errors import HandlerDied, HandlerTimeout
 from catbird_django.worker.channel import Channel, HungUp, Message
 from catbird_django.worker.fresh_process import start_process
-from catbird_django.worker.handlers import TaskHandler
+from catbird_django.worker.handlers import Handler
 from catbird_django.worker.isolation.messages import claim_as_json, outcome_from_json
 from catbird_django.worker.outcome import Outcome, Released
 from catbird_django.worker.recycling import Limits
@@ -94,7 +94,7 @@ class HandlerProcesses:
         max_payload: int,
         limits: Limits,
         interrupt_grace: timedelta,
-        is_canceled: Callable[[TaskClaim], bool],
+        is_canceled: Callable[[Claim], bool],
     ) -> None:
         self._terms: Message = {"max_payload": max_payload, "max_runs": limits.runs, "max_memory": limits.memory}
         self._grace = interrupt_grace.total_seconds()
@@ -107,13 +107,13 @@ class HandlerProcesses:
         # One thread starts them all and lives as long as the worker: processes die with the thread that started them.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="catbird-start-process")
 
-    def run(self, handler: TaskHandler, claim: TaskClaim, reporter: Reporter) -> Outcome:
+    def run(self, handler: Handler, claim: Claim, reporter: Reporter) -> Outcome:
         """Run a handler in another process. Raise HandlerDied, HandlerTimeout or CancelRequested if that had to end."""
         process = self._take_unless_stopping()
         if process is None:
             return Released(claim)
         try:
-            process.channel.send({"claim": claim_as_json(claim), "task": handler.name})
+            process.channel.send({"claim": claim_as_json(claim), handler.what: handler.name})
             answer = self._converse(process, handler, claim, reporter)
         except HungUp:
             died = process.how_it_died()
@@ -205,7 +205,7 @@ class HandlerProcesses:
         if not is_kept:
             self._end(process)
 
-    def _converse(self, process: HandlerProcess, handler: TaskHandler, claim: TaskClaim, reporter: Reporter) -> Message:
+    def _converse(self, process: HandlerProcess, handler: Handler, claim: Claim, reporter: Reporter) -> Message:
         """Take the words of a handler until it has ended; return its answer."""
         timeout = handler.options.timeout
         was_told = False

@@ -1,7 +1,7 @@
 """W2: no more than free slots plus a small, measured prefetch."""
 
 from catbird_django.worker import capacity
-from catbird_django.worker.capacity import Capacities, Capacity, Meter, TaskLimits
+from catbird_django.worker.capacity import Capacities, Capacity, HandlerLimits, Meter
 
 
 def finish(held: Capacity, task_id: int, count: int) -> None:
@@ -109,7 +109,7 @@ def test_a_finished_run_is_worth_a_claim_when_a_slot_is_free_or_it_has_just_beco
 
 def test_a_task_holds_no_more_than_its_concurrency_allows() -> None:
     """T10: also of what would only wait, since runners begin whatever they are given."""
-    held = Capacity(4, prefetch=200, limits={1: TaskLimits(concurrency=2)})
+    held = Capacity(4, prefetch=200, limits={1: HandlerLimits(concurrency=2)})
     finish(held, task_id=1, count=30)
 
     held.take([1, 2])
@@ -123,7 +123,7 @@ def test_a_task_holds_no_more_than_its_concurrency_allows() -> None:
 
 def test_the_prefetch_of_a_task_is_bounded_by_its_batch_size() -> None:
     """T10."""
-    held = Capacity(4, prefetch=200, limits={1: TaskLimits(batch_size=5), 2: TaskLimits(batch_size=0)})
+    held = Capacity(4, prefetch=200, limits={1: HandlerLimits(batch_size=5), 2: HandlerLimits(batch_size=0)})
     for task_id in (1, 2, 3):
         finish(held, task_id=task_id, count=50)
 
@@ -131,7 +131,7 @@ def test_the_prefetch_of_a_task_is_bounded_by_its_batch_size() -> None:
 
 
 def test_a_batch_size_beyond_the_prefetch_changes_nothing() -> None:
-    held = Capacity(4, prefetch=20, limits={1: TaskLimits(batch_size=500)})
+    held = Capacity(4, prefetch=20, limits={1: HandlerLimits(batch_size=500)})
     finish(held, task_id=1, count=300)
 
     assert held.room(1) == 24

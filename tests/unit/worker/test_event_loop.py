@@ -22,7 +22,7 @@ def claim(number: int) -> TaskClaim:
         run_id=number,
         delivery=Delivery(number, "token"),
         queue="default",
-        task_id=1,
+        handler_id=1,
         priority=0,
         input="null",
         headers=None,

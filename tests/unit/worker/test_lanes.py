@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 from catbird_django.engine.tasks import Lane, LaneHead, TaskClaim
-from catbird_django.worker.capacity import Capacities, Capacity, TaskLimits
+from catbird_django.worker.capacity import Capacities, Capacity, HandlerLimits
 from catbird_django.worker.lanes import Lanes
 
 
@@ -11,7 +11,7 @@ def claim(run_id: int, task_id: int = 1, priority: int = 0) -> TaskClaim:
     return TaskClaim(run_id, uuid4(), "default", task_id, priority, "null", None, 1, 0, 0)
 
 
-def lanes_with(*heads: tuple[int, int, int] | tuple[int, int, int, bool]) -> Lanes:
+def lanes_with(*heads: tuple[int, int, int] | tuple[int, int, int, float, bool]) -> Lanes:
     lanes = Lanes()
     lanes.found([LaneHead("default", *head) for head in heads])
     return lanes
@@ -31,7 +31,7 @@ def test_the_highest_head_is_served_first_then_the_oldest() -> None:
 
     requests = lanes.requests(capacities(t1=1, t2=1, t3=1, t4=1))
 
-    assert [request.lane.task_id for request in requests] == [3, 2, 1, 4]
+    assert [request.lane.handler_id for request in requests] == [3, 2, 1, 4]
 
 
 def test_lanes_of_one_runner_share_its_room() -> None:
@@ -39,13 +39,13 @@ def test_lanes_of_one_runner_share_its_room() -> None:
 
     requests = lanes.requests(shared(3, 1, 2))
 
-    assert [(request.lane.task_id, request.limit) for request in requests] == [(1, 3)]
+    assert [(request.lane.handler_id, request.limit) for request in requests] == [(1, 3)]
 
 
 def test_a_task_without_room_is_not_asked_for() -> None:
     lanes = lanes_with((1, 0, 1), (2, 0, 2))
 
-    assert [request.lane.task_id for request in lanes.requests(capacities(t1=0, t2=4))] == [2]
+    assert [request.lane.handler_id for request in lanes.requests(capacities(t1=0, t2=4))] == [2]
 
 
 def test_the_mark_is_the_smallest_id_of_the_last_batch() -> None:
@@ -92,14 +92,14 @@ def test_without_lanes_there_is_nothing_to_ask() -> None:
 
 def limited(slots: int, **concurrency: int) -> Capacities:
     """One capacity for all, and a concurrency for each task that is named, as t1=3."""
-    limits = {int(name[1:]): TaskLimits(concurrency=count) for name, count in concurrency.items()}
+    limits = {int(name[1:]): HandlerLimits(concurrency=count) for name, count in concurrency.items()}
     return Capacities(dict.fromkeys(range(1, 10), Capacity(slots, prefetch=200, limits=limits)))
 
 
 def asked(lanes: Lanes, given: Capacities, **options: bool) -> list[tuple[int, int, int]]:
     """(task, priority, limit) of each request."""
     requests = lanes.requests(given, **options)
-    return [(request.lane.task_id, request.lane.priority, request.limit) for request in requests]
+    return [(request.lane.handler_id, request.lane.priority, request.limit) for request in requests]
 
 
 def test_a_task_at_its_limit_leaves_its_room_to_the_others() -> None:
@@ -133,10 +133,10 @@ def test_a_lower_lane_is_asked_as_soon_as_the_higher_gave_less() -> None:
 
 def test_suspects_are_known_by_their_task_and_have_no_lane() -> None:
     """T7a."""
-    lanes = lanes_with((1, 0, 7, True), (2, 0, 9, False))
+    lanes = lanes_with((1, 0, 7, 0.0, True), (2, 0, 9, 0.0, False))
     given = limited(4, t1=1)
 
-    assert lanes.suspects(given) == [1]
+    assert lanes.suspects(given) == [Lane("default", 1, 0)]
     assert [lane[0] for lane in asked(lanes, given)] == [2]
 
     given[1].take([1])
@@ -182,7 +182,7 @@ def test_tasks_that_are_in_doubt_or_resting_are_left_alone() -> None:
     )
     given = limited(9)
 
-    assert [request.lane.task_id for request in lanes.requests(given, ahead=False, without={2})] == [1]
-    assert {request.lane.task_id for request in lanes.requests(capacities(t1=1, t2=1, t5=1))} == {1, 2, 5}
+    assert [request.lane.handler_id for request in lanes.requests(given, ahead=False, without={2})] == [1]
+    assert {request.lane.handler_id for request in lanes.requests(capacities(t1=1, t2=1, t5=1))} == {1, 2, 5}
     assert lanes.suspects(given) == []
     assert (lanes.resting, lanes.rests_for) == ({3, 6}, moment)

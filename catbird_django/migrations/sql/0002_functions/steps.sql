@@ -24,7 +24,14 @@ $$;
 
 -- The lanes that have due step runs, as cb_find_task_lanes says of tasks.
 CREATE OR REPLACE FUNCTION cb_find_step_lanes(p_step_ids bigint[], p_queues text[] DEFAULT NULL)
-RETURNS TABLE (queue text, step_id bigint, priority integer, head_id bigint, is_suspect boolean)
+RETURNS TABLE (
+    queue text,
+    step_id bigint,
+    priority integer,
+    head_id bigint,
+    head_age double precision,
+    is_suspect boolean
+)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -32,17 +39,17 @@ BEGIN
     RETURN QUERY
     WITH RECURSIVE lane AS (
         (
-            SELECT run.queue, run.step_id, run.priority, run.id
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
             FROM cb_step_runs AS run
             WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
             ORDER BY run.queue, run.step_id, run.priority, run.id
             LIMIT 1
         )
         UNION ALL
-        SELECT following.queue, following.step_id, following.priority, following.id
+        SELECT following.queue, following.step_id, following.priority, following.id, following.queued_at
         FROM lane
         CROSS JOIN LATERAL (
-            SELECT run.queue, run.step_id, run.priority, run.id
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
             FROM cb_step_runs AS run
             WHERE (run.queue, run.step_id, run.priority) > (lane.queue, lane.step_id, lane.priority)
               AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
@@ -51,17 +58,17 @@ BEGIN
         ) AS following
     ), suspect AS (
         (
-            SELECT run.queue, run.step_id, run.priority, run.id
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
             FROM cb_step_runs AS run
             WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
             ORDER BY run.queue, run.step_id, run.priority, run.id
             LIMIT 1
         )
         UNION ALL
-        SELECT following.queue, following.step_id, following.priority, following.id
+        SELECT following.queue, following.step_id, following.priority, following.id, following.queued_at
         FROM suspect
         CROSS JOIN LATERAL (
-            SELECT run.queue, run.step_id, run.priority, run.id
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
             FROM cb_step_runs AS run
             WHERE (run.queue, run.step_id, run.priority) > (suspect.queue, suspect.step_id, suspect.priority)
               AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
@@ -73,7 +80,8 @@ BEGIN
         UNION ALL
         SELECT suspect.*, true FROM suspect
     )
-    SELECT found.queue, found.step_id, found.priority::integer, found.id, found.is_suspect
+    SELECT found.queue, found.step_id, found.priority::integer, found.id,
+           extract(epoch FROM _cb_now() - found.queued_at)::double precision, found.is_suspect
     FROM found
     WHERE found.step_id = ANY (p_step_ids) AND (p_queues IS NULL OR found.queue = ANY (p_queues));
 END;

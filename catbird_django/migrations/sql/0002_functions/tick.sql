@@ -5,7 +5,7 @@
 -- can, and takes over when the holder is not heard of. Each function is bounded, skips what is locked, and can be
 -- repeated: dying anywhere in it loses nothing.
 --
--- Locks: leases, then task runs by id.
+-- Locks: leases, then as `sql/flow_upkeep.sql`, then task runs by id.
 
 -- Take the lease of this name, or keep it, for a while. False while another worker holds it.
 CREATE OR REPLACE FUNCTION _cb_take_lease(p_name text, p_worker_id bigint, p_hold interval)
@@ -41,6 +41,7 @@ DECLARE
     v_lost text[];
     v_lost_count integer;
     v_expired_count integer;
+    v_flows record;
 BEGIN
     IF NOT _cb_take_lease('tick', p_worker_id, p_hold) THEN
         RETURN QUERY
@@ -50,6 +51,7 @@ BEGIN
         RETURN;
     END IF;
 
+    SELECT * INTO v_flows FROM _cb_tick_flows(p_limit, p_cancel_grace);
     v_expired_count := _cb_expire_tasks(p_limit);      -- first: what has expired is not made due
     SELECT due.queues, due.run_count INTO v_due, v_due_count FROM _cb_make_tasks_due(p_limit) AS due;
     SELECT lost.queues, lost.run_count INTO v_lost, v_lost_count FROM _cb_take_back_lost_tasks(p_limit) AS lost;
@@ -57,13 +59,16 @@ BEGIN
 
     RETURN QUERY
     SELECT true,
-           ARRAY(SELECT DISTINCT unnest(v_due || v_lost)),
+           ARRAY(SELECT DISTINCT unnest(v_due || v_lost || v_flows.queues)),
            extract(epoch FROM least(
-               (SELECT min(run.visible_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL),
+               (SELECT min(run.visible_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL)
+                   - _cb_now(),
                (SELECT min(run.expires_at) FROM cb_task_runs AS run WHERE run.status = 'queued' AND run.expires_at IS NOT NULL)
-           ) - _cb_now())::double precision,
-           greatest(v_due_count, v_lost_count, v_expired_count) >= p_limit,
-           v_lost_count,
+                   - _cb_now(),
+               v_flows.next_due_in
+           ))::double precision,
+           greatest(v_due_count, v_lost_count, v_expired_count, v_flows.run_count) >= p_limit,
+           v_lost_count + v_flows.lost_count,
            pg_stat_get_dead_tuples('cb_task_runs'::regclass);
 END;
 $$;

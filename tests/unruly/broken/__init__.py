@@ -1,0 +1,1 @@
+"""An app with flows that cannot work."""
