@@ -1,4 +1,4 @@
-"""A flow whose code changes while it runs: each run stays on its version, and whoever has a step's handler runs it (F21)."""
+"""A flow whose code changes: each run stays on its version, and whoever has a step's handler runs it (F21)."""
 
 from __future__ import annotations
 
