@@ -67,10 +67,9 @@ def handler_of(step: StepShape) -> Callable[..., Any]:
     annotations |= {need.step: Optional[int] if need.is_optional else int for need in step.needs}
     annotations |= {"signal": Decision} if step.has_signal else {}
     handler.__name__ = handler.__qualname__ = step.name
-    handler.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in annotations.items()],
-        return_annotation=int,
-    )
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, by_name, annotation=kind) for name, kind in annotations.items()]
+    handler.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
     handler.__annotations__ = {**annotations, "return": int}
     return handler
 

@@ -99,7 +99,9 @@ def _random_step(chance: random.Random, position: int, before: list[StepShape]) 
         if step not in after
     )
     has_signal = chance.random() < 0.15
-    condition = _random_condition(chance, [step.name for step in chosen], has_signal) if chance.random() < 0.35 else None
+    condition = (
+        _random_condition(chance, [step.name for step in chosen], has_signal) if chance.random() < 0.35 else None
+    )
     return StepShape(
         name=f"s{position}",
         position=position,

@@ -3,127 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from catbird_django.engine import flow_cancel, flows, signals, steps
-from catbird_django.engine.tasks import LaneRequest
+from catbird_django.engine import flow_cancel, flows, steps
 from catbird_django.models import FlowRun, Readiness, SignalDelivery, Step, StepInput, StepRun
 from catbird_django.statuses import CancelVerdict, FlowRunVerdict, FlowStatus, SettleVerdict, SignalVerdict, StepStatus
-from tests.support import LEASE, USING, register_worker
+from tests.flow_support import claim, claim_all, complete, ended, plan, signal, start, statuses, when
+from tests.support import LEASE, USING
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def plan(name: str, *given: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """A plan as `definitions/plan.py` makes it, from steps in an order in which they can run."""
-    needed = {dependency for step in given for dependency in (*step.get("needs", ()), *step.get("after", ()))}
-    final = [step["name"] for step in given if step["name"] not in needed]
-    shape = {
-        "name": name,
-        "description": "",
-        "queue": "default",
-        "on_fail": "",
-        "deadline": None,
-        "retention": None,
-        "outputs": final,
-        "output_required": False,
-        "final_count": len(final),
-        "input_schema": {},
-        "output_schema": {},
-        "steps": [
-            step_plan(position, step, is_final=step["name"] in final) for position, step in enumerate(given, start=1)
-        ],
-        **options,
-    }
-    return {**shape, "fingerprint": str(hash(json.dumps(shape)))}
-
-
-def step_plan(position: int, given: dict[str, Any], *, is_final: bool) -> dict[str, Any]:
-    step = {
-        "kind": "step",
-        "description": "",
-        "handler": "",
-        "fingerprint": "1",
-        "takes_input": True,
-        "takes_signal": "signal" in given,
-        "condition": None,
-        "condition_needs_signal": False,
-        "signal": None,
-        "signal_schema": None,
-        "may_skip": False,
-        "on_unmet": "skip",
-        "on_exhausted": "fail",
-        "on_cancel": "stop",
-        "max_retries": 0,
-        "max_lost": 5,
-        "delay": None,
-        "deadline": None,
-        "options": {},
-        "argument_schemas": {},
-        "output_schema": {},
-        **{key: value for key, value in given.items() if key not in ("needs", "after", "optional")},
-    }
-    dependencies = [
-        {"step": name, "parameter": name, "is_optional": name in given.get("optional", ()), "is_order_only": False}
-        for name in given.get("needs", ())
-    ] + [
-        {"step": name, "parameter": None, "is_optional": True, "is_order_only": True} for name in given.get("after", ())
-    ]
-    count = len(dependencies)
-    return {
-        **step,
-        "position": position,
-        "is_final": is_final,
-        "dependencies": dependencies,
-        "dependency_count": count,
-        "required_count": count + ("signal" in given),
-    }
-
-
-def when(text: str) -> dict[str, Any]:
-    """A condition, parsed, and whether it needs the signal."""
-    from catbird_django.definitions.conditions import parse_condition
-
-    roots = {"input", "signal", "a", "b", "c", "d"}
-    condition = parse_condition(text, roots=roots).as_json()
-    return {"condition": condition, "condition_needs_signal": "signal" in text}
-
-
-def start(shape: dict[str, Any], value: Any = 1, **options: Any) -> FlowRun:
-    flows.register_flows([shape], using=USING)
-    [answer] = flows.run_flows(shape["name"], [json.dumps(value)], using=USING, **options)
-    assert answer.verdict is FlowRunVerdict.STARTED
-    return FlowRun.objects.get(pk=answer.run_id)
-
-
-def claim(limit: int = 100) -> dict[str, steps.StepClaim]:
-    """Claim everything that is due, by the names of the steps."""
-    ids = list(Step.objects.values_list("pk", flat=True))
-    heads = steps.find_step_lanes(ids, None, using=USING)
-    lanes = [LaneRequest(head.lane, 0, limit) for head in heads]
-    claims = steps.claim_steps(lanes, worker_id=register_worker(), lease=LEASE, using=USING)
-    names = dict(Step.objects.values_list("pk", "name"))
-    return {names[-one.handler_id]: one for one in claims}
-
-
-def complete(**outputs: Any) -> dict[str, steps.StepClaim]:
-    """Claim what is due and complete these steps with these outputs; all the due ones must be named."""
-    claims = claim()
-    assert set(claims) == set(outputs)
-    done = [(claims[name].delivery, json.dumps(output)) for name, output in outputs.items()]
-    assert set(steps.complete_steps(sorted(done), notify=False, using=USING)) <= {SettleVerdict.COMPLETED}
-    return claims
-
-
-def statuses(run: FlowRun) -> dict[str, str]:
-    return {one.step.name: one.status for one in StepRun.objects.filter(flow_run=run).select_related("step")}
-
-
-def ended(run: FlowRun) -> FlowRun:
-    run.refresh_from_db()
-    return run
 
 
 def test_steps_run_in_the_order_of_what_they_need_and_the_last_gives_the_output():
@@ -229,10 +118,6 @@ def test_a_signal_counts_before_and_after_the_dependency(early: bool):
     assert signal(run, "b", {"ok": False}) is SignalVerdict.DUPLICATE
 
 
-def signal(run: FlowRun, step: str, payload: Any, **options: Any) -> SignalVerdict:
-    return signals.signal_flow(run.pk, step, json.dumps(payload), actor="kim", using=USING, **options).verdict
-
-
 def test_every_signal_that_does_not_count_is_answered_and_written_down():
     """F12, R5a."""
     run = start(
@@ -308,7 +193,7 @@ def test_one_stale_claim_in_a_batch_across_runs_disturbs_nobody():
     """F4, R5."""
     shape = plan("batch", {"name": "a"})
     runs = [start(shape) for _ in range(3)]
-    claims = _claim_all(3)
+    claims = claim_all(3)
     deliveries = sorted(one.delivery for one in claims)
     forged = steps.StepDelivery(deliveries[1].run_id, "00000000-0000-0000-0000-000000000000")
 
@@ -320,16 +205,10 @@ def test_one_stale_claim_in_a_batch_across_runs_disturbs_nobody():
     assert [ended(run).status for run in runs] == ["completed", "started", "completed"]
 
 
-def _claim_all(count: int) -> list[steps.StepClaim]:
-    ids = list(Step.objects.values_list("pk", flat=True))
-    lanes = [LaneRequest(head.lane, 0, count) for head in steps.find_step_lanes(ids, None, using=USING)]
-    return steps.claim_steps(lanes, worker_id=register_worker(), lease=LEASE, using=USING)
-
-
 def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_has_stopped():
     """F17."""
     run = start(plan("canceled", {"name": "a"}, {"name": "b"}, {"name": "c", "needs": ["a", "b"]}))
-    [claimed] = [one for one in _claim_all(100) if -one.handler_id == Step.objects.get(name="a").pk]
+    [claimed] = [one for one in claim_all(100) if -one.handler_id == Step.objects.get(name="a").pk]
     # `b` was claimed too, so give it back: one runs, one is queued, one waits.
     other = StepRun.objects.get(flow_run=run, step__name="b")
     steps.release_steps([(steps.StepDelivery(other.pk, str(other.delivery_token)), None)], notify=False, using=USING)
