@@ -409,7 +409,8 @@ BEGIN
     UNION ALL
     SELECT 'vacuum_not_permitted', relation.relname::text, NULL, format('belongs to %s', relation.relowner::regrole)
     FROM pg_class AS relation
-    WHERE relation.relnamespace = current_schema()::regnamespace AND relation.relname = 'cb_task_runs'
+    WHERE relation.relnamespace = current_schema()::regnamespace
+      AND relation.relname IN ('cb_task_runs', 'cb_step_runs', 'cb_step_readiness')
       AND NOT _cb_may_vacuum(relation.oid, relation.relowner);
 END;
 $$;

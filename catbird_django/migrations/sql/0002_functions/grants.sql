@@ -72,20 +72,21 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         _cb_make_tasks_due, _cb_may_finish, _cb_may_vacuum, _cb_meet_requirements, _cb_meet_signal,
         _cb_no_output_error, _cb_note_claims, _cb_note_events, _cb_note_failures, _cb_note_step_failures,
         _cb_note_task_events, _cb_notify_sleepers, _cb_now, _cb_old_transactions, _cb_outputs_for, _cb_queue_steps,
-        _cb_register_flow, _cb_register_steps, _cb_remove_tasks, _cb_run_debounced_tasks, _cb_run_flow_on_fail,
-        _cb_run_keyed_tasks, _cb_run_on_fail, _cb_run_special_tasks, _cb_settle_steps_end, _cb_signal_of,
-        _cb_skip_waiting_steps, _cb_step_may_finish, _cb_stop_flows, _cb_tag_flows, _cb_tag_tasks,
+        _cb_register_flow, _cb_register_steps, _cb_remove_flows, _cb_remove_tasks, _cb_run_debounced_tasks,
+        _cb_run_flow_on_fail, _cb_run_keyed_tasks, _cb_run_on_fail, _cb_run_special_tasks, _cb_settle_steps_end,
+        _cb_signal_of, _cb_skip_waiting_steps, _cb_step_may_finish, _cb_stop_flows, _cb_tag_flows, _cb_tag_tasks,
         _cb_take_back_lost_steps, _cb_take_back_lost_tasks, _cb_take_lease, _cb_tell_finished_flows,
         _cb_tell_finished_tasks, _cb_test_field, _cb_tick_flows, _cb_trial_until, _cb_verdicts, cb_announce_sleep,
-        cb_apply_retention, cb_cancel_claimed_steps, cb_cancel_claimed_tasks, cb_cancel_flows, cb_cancel_tasks,
-        cb_claim_steps, cb_claim_suspect_tasks, cb_claim_tasks, cb_complete_steps, cb_complete_tasks,
-        cb_count_abandoned, cb_dead_rows, cb_doctor, cb_drain_worker, cb_explain_flow, cb_extend_steps,
-        cb_extend_tasks, cb_fail_steps, cb_fail_tasks, cb_find_lanes, cb_find_signal, cb_find_step_lanes,
-        cb_find_steps, cb_find_task_lanes, cb_keep_house, cb_log_steps, cb_log_tasks, cb_ping_worker, cb_prune_tasks,
-        cb_read_flow_runs, cb_read_step_runs, cb_read_task_runs, cb_register_flows, cb_register_tasks,
-        cb_register_worker, cb_release_steps, cb_release_tasks, cb_renew_worker, cb_report_steps, cb_report_tasks,
-        cb_retry_flows, cb_retry_tasks, cb_run_flows, cb_run_tasks, cb_schema_version, cb_set_listening,
-        cb_signal_flow, cb_skip_steps, cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers, cb_watch, cb_writers
+        cb_apply_flow_retention, cb_apply_retention, cb_cancel_claimed_steps, cb_cancel_claimed_tasks,
+        cb_cancel_flows, cb_cancel_tasks, cb_claim_steps, cb_claim_suspect_tasks, cb_claim_tasks, cb_complete_steps,
+        cb_complete_tasks, cb_count_abandoned, cb_dead_rows, cb_doctor, cb_drain_worker, cb_explain_flow,
+        cb_extend_steps, cb_extend_tasks, cb_fail_steps, cb_fail_tasks, cb_find_lanes, cb_find_signal,
+        cb_find_step_lanes, cb_find_steps, cb_find_task_lanes, cb_keep_house, cb_log_steps, cb_log_tasks,
+        cb_ping_worker, cb_prune_tasks, cb_read_flow_runs, cb_read_step_runs, cb_read_task_runs, cb_register_flows,
+        cb_register_tasks, cb_register_worker, cb_release_steps, cb_release_tasks, cb_renew_worker, cb_report_steps,
+        cb_report_tasks, cb_retry_flows, cb_retry_tasks, cb_run_flows, cb_run_tasks, cb_schema_version,
+        cb_set_listening, cb_signal_flow, cb_skip_steps, cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers,
+        cb_watch, cb_writers
     '
 $$;
 
