@@ -38,7 +38,9 @@ BEGIN
                        CASE WHEN is_held AND run.lease_until > v_now + 2 * p_lease
                                  AND (worker.id IS NULL OR worker.stopped_at IS NOT NULL
                                       OR worker.seen_at < v_now - p_worker_ttl) THEN 'lease_too_long' END,
-                       CASE WHEN is_ended <> (run.finished_at IS NOT NULL) OR run.finished_at < run.started_at
+                       -- Times are those at which statements began; one that ends a run may have waited for its claim.
+                       CASE WHEN is_ended <> (run.finished_at IS NOT NULL)
+                                 OR run.finished_at < run.started_at - interval '1 minute'
                                  OR (run.status = 'completed' AND run.output IS NULL)
                                  OR (run.status = 'failed' AND (run.error IS NULL OR run.error IN ('null', '{}', '""')))
                                  OR (run.status = 'skipped' AND run.skip_reason = '')
