@@ -27,20 +27,25 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
-    WITH found AS (
+    WITH found_in_tasks AS (
         SELECT * FROM _cb_doctor_runs(p_lease, p_sweep, p_worker_ttl)
-        UNION ALL SELECT * FROM _cb_doctor_history()
         UNION ALL SELECT * FROM _cb_doctor_keys()
         UNION ALL SELECT * FROM _cb_doctor_orphans(p_limit)
         UNION ALL SELECT * FROM _cb_doctor_waiting(p_worker_ttl, p_patience)
         UNION ALL SELECT * FROM _cb_doctor_workers(p_worker_ttl, p_is_notifying)
         UNION ALL SELECT * FROM _cb_doctor_database()
+    ), found AS (
+        SELECT task.check_id, task.subject, CASE WHEN task.run_id IS NULL THEN '' ELSE 'task' END AS run_kind, task.run_id,
+               task.message
+        FROM found_in_tasks AS task
+        UNION ALL SELECT * FROM _cb_doctor_flows(p_lease, p_sweep, p_worker_ttl, p_limit)
+        UNION ALL SELECT * FROM _cb_doctor_history()
     ), numbered AS (
         SELECT found.*, row_number() OVER (PARTITION BY found.check_id ORDER BY found.run_id, found.subject) AS place
         FROM found
     )
-    SELECT known.check_id, known.severity, numbered.subject,
-           CASE WHEN numbered.run_id IS NULL THEN '' ELSE 'task' END, numbered.run_id, numbered.message, known.advice
+    SELECT known.check_id, known.severity, numbered.subject, numbered.run_kind, numbered.run_id, numbered.message,
+           known.advice
     FROM numbered
     JOIN _cb_doctor_checks() AS known USING (check_id)
     WHERE numbered.place <= p_limit
@@ -61,6 +66,14 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
         ('ended_wrong', 'error', 6, 'Times or result do not fit the status: a function other than ours has written the row.'),
         ('counts_wrong', 'error', 7, 'More attempts than the task allows, or than were delivered: report this.'),
         ('unknown_task', 'error', 8, 'The row of its task was removed: start a process that declares it, or remove the run.'),
+        ('unknown_step', 'error', 26, 'The row of its step was removed. Bring it back from a backup, or remove the run.'),
+        ('unknown_flow', 'error', 27, 'The row of its flow was removed. Bring it back from a backup, or remove the run.'),
+        ('ended_with_live_steps', 'error', 28, 'Its steps will be run for nothing. Cancel them, and report this.'),
+        ('nothing_left_to_do', 'error', 29, 'It will never end by itself. Look at its events, cancel it, and report this.'),
+        ('steps_missing', 'error', 30, 'Rows of the run were removed, and it cannot go on. Cancel it.'),
+        ('readiness_wrong', 'error', 31, 'A step runs too early, or never. Look at the events of the run, and report this.'),
+        ('readiness_miscounted', 'error', 32, 'A step will run too early, or never. Report this; cancel the run, and retry it.'),
+        ('signal_wrong', 'error', 33, 'A decision counts twice, or not at all. Look at the signals of the run, and report this.'),
         ('completed_twice', 'error', 9, 'Its effect may have happened twice. Look at the events of the run, and report this.'),
         ('left_its_end', 'error', 10, 'An ended run was changed again. Look at the events of the run, and report this.'),
         ('token_used_twice', 'error', 11, 'Two deliveries share a token. Look at the events of the run, and report this.'),
@@ -102,7 +115,9 @@ BEGIN
                        CASE WHEN is_held AND run.lease_until > v_now + 2 * p_lease
                                  AND (worker.id IS NULL OR worker.stopped_at IS NOT NULL
                                       OR worker.seen_at < v_now - p_worker_ttl) THEN 'lease_too_long' END,
-                       CASE WHEN is_ended <> (run.finished_at IS NOT NULL) OR run.finished_at < run.started_at
+                       -- Times are those at which statements began; one that ends a run may have waited for its claim.
+                       CASE WHEN is_ended <> (run.finished_at IS NOT NULL)
+                                 OR run.finished_at < run.started_at - interval '1 minute'
                                  OR (run.status = 'completed' AND run.output IS NULL)
                                  OR (run.status = 'failed' AND (run.error IS NULL OR run.error IN ('null', '{}', '""')))
                             THEN 'ended_wrong' END,
@@ -149,36 +164,38 @@ BEGIN
 END;
 $$;
 
--- What the events of runs say, of runs whose events begin with their birth (EVENTS = "all").
+-- What the events of runs say, of runs whose events begin with their birth (EVENTS = "all"): of tasks, and of steps.
 CREATE OR REPLACE FUNCTION _cb_doctor_history()
-RETURNS TABLE (check_id text, subject text, run_id bigint, message text)
+RETURNS TABLE (check_id text, subject text, run_kind text, run_id bigint, message text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
     WITH complete AS (
-        SELECT born.run_id, run.delivery_count, run.task_id
+        SELECT born.run_kind, born.run_id, coalesce(run.delivery_count, step_run.delivery_count) AS delivery_count,
+               coalesce(run.task_id, step_run.step_id) AS handler_id
         FROM cb_events AS born
-        JOIN cb_task_runs AS run ON run.id = born.run_id
-        WHERE born.run_kind = 'task' AND born.event = 'queued' AND born.from_status = ''
+        LEFT JOIN cb_task_runs AS run ON born.run_kind = 'task' AND run.id = born.run_id
+        LEFT JOIN cb_step_runs AS step_run ON born.run_kind = 'step' AND step_run.id = born.run_id
+        WHERE born.event = 'queued' AND born.from_status = '' AND (run.id IS NOT NULL OR step_run.id IS NOT NULL)
     ), change AS (
         -- Ids of one run's events are drawn under its row lock: they are in the order of its changes.
-        SELECT event.run_id, event.id, event.from_status, event.to_status, event.delivery_token, event.actor,
-               complete.delivery_count, complete.task_id,
+        SELECT event.run_kind, event.run_id, event.id, event.from_status, event.to_status, event.delivery_token,
+               event.actor, complete.delivery_count, complete.handler_id,
                count(*) FILTER (WHERE event.event = 'claimed') OVER run AS claim_number
         FROM cb_events AS event
-        JOIN complete USING (run_id)
-        WHERE event.run_kind = 'task' AND event.to_status <> ''
-        WINDOW run AS (PARTITION BY event.run_id ORDER BY event.id)
+        JOIN complete ON complete.run_kind = event.run_kind AND complete.run_id = event.run_id
+        WHERE event.to_status <> ''
+        WINDOW run AS (PARTITION BY event.run_kind, event.run_id ORDER BY event.id)
     ), told AS (
         SELECT change.*,
                CASE WHEN claim_number > 0 THEN first_value(delivery_token) OVER delivery END AS claimed_token,
                min(id) FILTER (
                    WHERE to_status IN ('completed', 'failed', 'skipped', 'canceled', 'expired')
-               ) OVER (PARTITION BY change.run_id) AS ended_by
+               ) OVER (PARTITION BY change.run_kind, change.run_id) AS ended_by
         FROM change
-        WINDOW delivery AS (PARTITION BY change.run_id, claim_number ORDER BY id)
+        WINDOW delivery AS (PARTITION BY change.run_kind, change.run_id, claim_number ORDER BY id)
     ), judged AS (
-        SELECT told.run_id, told.task_id, told.delivery_count,
+        SELECT told.run_kind, told.run_id, told.handler_id, told.delivery_count,
                count(*) FILTER (WHERE to_status = 'completed') AS completions,
                count(*) FILTER (WHERE id > ended_by AND from_status IS DISTINCT FROM to_status) AS late,
                max(claim_number) AS claims,
@@ -189,11 +206,19 @@ BEGIN
                      AND delivery_token IS NOT NULL AND delivery_token <> claimed_token
                ) AS strange
         FROM told
-        GROUP BY told.run_id, told.task_id, told.delivery_count
+        GROUP BY told.run_kind, told.run_id, told.handler_id, told.delivery_count
+    ), ended_flow AS (
+        -- Of flow runs only their ends are noted, whichever events are written.
+        SELECT event.run_id, min(event.id) AS ended_by
+        FROM cb_events AS event
+        WHERE event.run_kind = 'flow' AND event.to_status IN ('completed', 'failed', 'canceled', 'expired')
+        GROUP BY event.run_id
     )
-    SELECT fired.check_id, coalesce(task.name, format('task %s', judged.task_id)), judged.run_id, fired.message
+    SELECT fired.check_id, coalesce(task.name, step.name, format('%s %s', judged.run_kind, judged.handler_id)),
+           judged.run_kind, judged.run_id, fired.message
     FROM judged
-    LEFT JOIN cb_tasks AS task ON task.id = judged.task_id
+    LEFT JOIN cb_tasks AS task ON judged.run_kind = 'task' AND task.id = judged.handler_id
+    LEFT JOIN cb_steps AS step ON judged.run_kind = 'step' AND step.id = judged.handler_id
     CROSS JOIN LATERAL (
         VALUES
             (completions > 1, 'completed_twice', format('was completed %s times', completions)),
@@ -204,7 +229,14 @@ BEGIN
             (claims > 0 AND claims <> judged.delivery_count, 'deliveries_wrong',
              format('was claimed %s times and counts %s deliveries', claims, judged.delivery_count))
     ) AS fired (is_so, check_id, message)
-    WHERE (completions > 1 OR late > 0 OR repeated > 0 OR strange > 0 OR claims <> judged.delivery_count) AND fired.is_so;
+    WHERE (completions > 1 OR late > 0 OR repeated > 0 OR strange > 0 OR claims <> judged.delivery_count) AND fired.is_so
+    UNION ALL
+    SELECT 'left_its_end', run.flow_name, 'flow', run.id, format('was changed %s times after it had ended', count(*))
+    FROM ended_flow
+    JOIN cb_flow_runs AS run ON run.id = ended_flow.run_id
+    JOIN cb_events AS event ON event.run_kind = 'flow' AND event.run_id = run.id AND event.id > ended_flow.ended_by
+    WHERE event.from_status <> event.to_status
+    GROUP BY run.id, run.flow_name;
 END;
 $$;
 
@@ -284,6 +316,12 @@ BEGIN
           AND (run.status IN ('started', 'canceling') OR run.started_at > v_now - p_patience
                OR run.finished_at > v_now - p_patience)
         GROUP BY run.worker_id
+        UNION
+        SELECT run.worker_id
+        FROM cb_step_runs AS run
+        WHERE run.worker_id IN (SELECT alive.id FROM alive)
+          AND (run.status IN ('started', 'canceling') OR run.started_at > v_now - p_patience
+               OR run.finished_at > v_now - p_patience)
     ), due AS (
         SELECT run.queue, run.task_id, count(*) AS run_count, min(run.id) AS oldest_id,
                min(run.id) FILTER (
@@ -373,7 +411,8 @@ BEGIN
     UNION ALL
     SELECT 'vacuum_not_permitted', relation.relname::text, NULL, format('belongs to %s', relation.relowner::regrole)
     FROM pg_class AS relation
-    WHERE relation.relnamespace = current_schema()::regnamespace AND relation.relname = 'cb_task_runs'
+    WHERE relation.relnamespace = current_schema()::regnamespace
+      AND relation.relname IN ('cb_task_runs', 'cb_step_runs', 'cb_step_readiness')
       AND NOT _cb_may_vacuum(relation.oid, relation.relowner);
 END;
 $$;

@@ -32,14 +32,14 @@ BEGIN
 END;
 $$;
 
--- How many dead rows the runs have, as far as the statistics know (a second behind, at most, under load), and whether this
--- role may VACUUM them.
+-- How many dead rows there are among runs of tasks, step runs and readiness, as far as the statistics know (a second behind,
+-- at most, under load), and whether this role may VACUUM them.
 CREATE OR REPLACE FUNCTION cb_dead_rows()
 RETURNS TABLE (dead_rows bigint, may_vacuum boolean)
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT pg_stat_get_dead_tuples(relation.oid), _cb_may_vacuum(relation.oid, relation.relowner)
+    SELECT sum(pg_stat_get_dead_tuples(relation.oid))::bigint, bool_and(_cb_may_vacuum(relation.oid, relation.relowner))
     FROM pg_class AS relation
-    WHERE relation.oid = 'cb_task_runs'::regclass
+    WHERE relation.oid IN ('cb_task_runs'::regclass, 'cb_step_runs'::regclass, 'cb_step_readiness'::regclass)
 $$;
 
 -- Whether this role may VACUUM a table: it owns it, or has MAINTAIN on it (from PostgreSQL 17 on).

@@ -18,6 +18,7 @@ from django.db import connections
 
 from catbird_django.engine import housekeeping as engine
 from catbird_django.engine.call import DATABASE_TROUBLE
+from catbird_django.engine.flow_retention import apply_flow_retention
 from catbird_django.engine.retention import apply_retention
 from catbird_django.engine.tick import Tick
 from catbird_django.worker.patience import Calling
@@ -39,6 +40,7 @@ PAUSE_AFTER_REMOVING, PAUSE_AFTER_NOTHING = 60.0, 600.0
 WHEN_IN_TROUBLE = 5.0
 
 Clock = Callable[[], float]
+Apply = Callable[..., tuple[int, int | None]]
 
 
 class Part(Protocol):
@@ -95,7 +97,7 @@ class Vacuum:
 
     def _refused(self) -> None:
         if not self._was_refused:
-            logger.warning("this database role may not VACUUM cb_task_runs, so only autovacuum does")
+            logger.warning("this database role may not VACUUM the tables of runs, so only autovacuum does")
         self._was_refused = True
         self._not_before = self._clock() + WHEN_REFUSED
 
@@ -103,7 +105,10 @@ class Vacuum:
 class Retention:
     """Removes runs that are old enough, pass after pass from the oldest on, in small transactions (T15)."""
 
-    def __init__(self, retention: timedelta | None, *, using: str, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, retention: timedelta | None, *, using: str, apply: Apply | None = None, clock: Clock = time.monotonic
+    ) -> None:
+        self._apply = apply or apply_retention
         self._retention = retention
         self._using = using
         self._clock = clock
@@ -116,7 +121,7 @@ class Retention:
         began = self._clock()
         if not self._after_id:
             self._pass_began = began
-        removed, last_id = apply_retention(
+        removed, last_id = self._apply(
             self._retention, after_id=self._after_id, limit=RETENTION_BATCH, using=self._using
         )
         self._removed += removed
@@ -166,6 +171,7 @@ class Housekeeper:
         self._parts: list[Part] = [
             self._vacuum,
             Retention(retention, using=using),
+            Retention(retention, apply=apply_flow_retention, using=using),
             House(worker_ttl=worker_ttl, using=using),
         ]
         self._is_elected = False

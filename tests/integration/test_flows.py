@@ -25,9 +25,13 @@ from catbird_django import (
     StepContext,
     task,
 )
-from catbird_django.models import FlowRun, RunLog, StepRun, TaskRun, Worker
+from catbird_django.engine.steps import claim_steps
+from catbird_django.engine.tasks import Lane, LaneRequest
+from catbird_django.models import FlowRun, RunLog, Step, StepRun, TaskRun, Worker
 from catbird_django.statuses import FlowStatus
-from tests.support import until, work_off, working
+from catbird_django.worker.outcome import Completed
+from catbird_django.worker.settlement import Settlement
+from tests.support import USING, register_worker, until, work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -551,3 +555,68 @@ def test_steps_share_the_concurrency_of_their_handler() -> None:
 
     assert most == 1
     assert FlowRun.objects.filter(status="completed").count() == 10
+
+
+def test_two_workers_that_complete_the_predecessors_of_one_join_run_it_once() -> None:
+    """F3: in two hundred runs."""
+    flow = Flow("joined")
+    joined: Counter[int] = Counter()
+
+    @flow.step
+    def left(input: int) -> int:
+        return input
+
+    @flow.step
+    async def right(input: int) -> int:
+        return input
+
+    @flow.step
+    def join(left: int, right: int) -> int:
+        joined[left] += 1
+        return left + right
+
+    runs = flow.run_many(range(200))
+    with working(concurrency=2), working(concurrency=2):
+        assert [run.wait(timeout=60) for run in runs] == [2 * number for number in range(200)]
+
+    assert joined == Counter(range(200))
+    workers = StepRun.objects.values_list("worker_id", flat=True).distinct()
+    assert len(set(workers)) == 2
+
+
+def test_an_output_that_cannot_be_stored_fails_its_run_and_no_other() -> None:
+    """T2a."""
+    flow = Flow("poison")
+
+    @flow.step
+    def only(input: int) -> Any:
+        return {"n": "\x00" if input == 3 else input}
+
+    runs = flow.run_many(range(6))
+    work_off()
+
+    assert [run.status() for run in runs] == ["failed" if number == 3 else "completed" for number in range(6)]
+
+
+def test_a_result_that_the_database_refuses_fails_its_run_and_the_neighbours_complete() -> None:
+    """F4a."""
+    flow = Flow("refused")
+
+    @flow.step
+    def only(input: int) -> int: ...
+
+    runs = flow.run_many(range(3))
+    [step_id] = Step.objects.values_list("pk", flat=True)
+    request = LaneRequest(Lane("default", -step_id, 0), 0, 3)
+    claims = claim_steps([request], worker_id=register_worker(), lease=timedelta(seconds=30), using=USING)
+    let_go: list[Any] = []
+    part = Settlement(using=USING, notify=False, settled=let_go.extend)
+    part.start()
+
+    for held in sorted(claims):
+        # Valid JSON, and in the second more than jsonb can hold.
+        part.add(Completed(held, '{"n": 1e200000}' if held.flow_run_id == runs[1].id else "1"))
+    assert part.stop(timeout=20)
+
+    assert [run.status() for run in runs] == ["completed", "failed", "completed"]
+    assert sorted(let_go) == sorted(held.delivery for held in claims)

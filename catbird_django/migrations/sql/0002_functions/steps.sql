@@ -153,6 +153,12 @@ BEGIN
         started_at = coalesce(run.started_at, _cb_now())
     WHERE run.id = ANY (v_claimed);
     IF p_all_events THEN
+        -- Whoever queues a step does not know that all events are wanted, so its birth is noted with its first claim.
+        PERFORM _cb_note_events(
+            'step', 'queued',
+            ARRAY(SELECT run.id FROM cb_step_runs AS run WHERE run.id = ANY (v_claimed) AND run.delivery_count = 1), '',
+            'queued', 'engine'
+        );
         PERFORM _cb_note_events(
             'step', 'claimed', v_claimed, 'queued', 'started', 'worker', array_fill(v_token, ARRAY[cardinality(v_claimed)])
         );

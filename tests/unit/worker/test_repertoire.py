@@ -1,0 +1,102 @@
+"""Which handlers a worker has, and by which numbers (F21, T10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from catbird_django import Flow, task
+from catbird_django.definitions.registry import registry
+from catbird_django.engine.steps import StepKey
+from catbird_django.worker import repertoire
+from catbird_django.worker.handlers import build_handlers
+from catbird_django.worker.repertoire import FIND_STEPS_EVERY, Repertoire
+from catbird_django.worker.step_handlers import build_step_handlers
+
+
+class Stored:
+    """The steps that the database has, in place of the database."""
+
+    def __init__(self) -> None:
+        self.ids: dict[int, StepKey] = {}
+        self.asked = 0
+
+    def find(self, keys: list[StepKey], *, using: str) -> dict[int, StepKey]:
+        self.asked += 1
+        return {step_id: key for step_id, key in self.ids.items() if key in keys}
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> Any:
+    stored = Stored()
+    monkeypatch.setattr(repertoire, "find_steps", stored.find)
+    with registry.isolated():
+        yield stored
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_versions_of_a_step_are_one_handler_with_one_concurrency(stored: Stored) -> None:
+    flow = Flow("order")
+
+    @flow.step(concurrency=2)
+    def only(input: int) -> int: ...
+
+    steps = build_step_handlers([flow.definition])
+    [key] = steps
+    stored.ids = {3: key, 8: key}
+    known = Repertoire({}, steps, using="default")
+    capacities = known.capacities(slots=10, prefetch=0)
+
+    capacities[-3].take([-3])
+    assert (known.step_ids, known.names) == ([3, 8], ["order.only"])
+    assert capacities[-8].left(-8) == 1
+    capacities[-8].take([-8])
+    assert capacities[-3].left(-3) == 0
+
+
+def test_a_version_that_comes_later_is_found_after_a_while_and_counts_with_the_first(stored: Stored) -> None:
+    flow = Flow("order")
+
+    @flow.step(concurrency=1)
+    async def only(input: int) -> int: ...
+
+    steps = build_step_handlers([flow.definition])
+    [key] = steps
+    stored.ids = {3: key}
+    clock = Clock()
+    known = Repertoire({}, steps, using="default", clock=clock)
+    capacities = known.capacities(slots=10, prefetch=0)
+    stored.ids[9] = key
+
+    known.find_new_steps(added=capacities.add)
+    assert (known.step_ids, stored.asked) == ([3], 1)
+    clock.now = FIND_STEPS_EVERY
+    known.find_new_steps(added=capacities.add)
+
+    assert known.step_ids == [3, 9]
+    assert known.by_id[-9] is known.by_id[-3]
+    assert capacities[-9] is capacities[-3]
+    capacities[-9].take([-9])
+    assert capacities[-3].left(-3) == 0
+
+
+def test_who_has_no_flows_never_asks_for_steps(stored: Stored) -> None:
+    """W6."""
+
+    @task
+    def mail() -> None: ...
+
+    clock = Clock()
+    known = Repertoire(build_handlers([mail.definition], {"mail": 1}), {}, using="default", clock=clock)
+    clock.now = 10 * FIND_STEPS_EVERY
+    known.find_new_steps()
+
+    assert stored.asked == 0
+    assert (known.task_ids, known.step_ids, known.names) == ([1], [], ["mail"])
