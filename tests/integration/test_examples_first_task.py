@@ -174,8 +174,10 @@ def test_parcels_wait_while_the_carrier_is_down(example: Any, work_until_idle: A
 
     work_until_idle()
 
-    failures = sum(TaskRun.objects.values_list("failure_count", flat=True))
-    assert 5 <= failures < 30
+    # How many fail before the breaker opens depends on the machine: what had begun by then goes on. None is tried again.
+    attempts = set(TaskRun.objects.values_list("failure_count", flat=True))
+    assert attempts == {0, 1}
+    assert TaskRun.objects.filter(failure_count=1).count() >= 5
     assert TaskRun.objects.queued().count() == 200
 
 
