@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from catbird_django.client.wake import wake_after_commit
+from catbird_django.conf import get_settings
 from catbird_django.engine.retry import retry_tasks
 from catbird_django.errors import RunNotFinished, RunNotFound
 from catbird_django.statuses import RetryVerdict
@@ -13,7 +14,9 @@ def rerun_task(run_id: int, *, actor: str, using: str) -> int:
 
     That is the id of the live run that has its concurrency key, where there is one.
     """
-    [answer] = retry_tasks([run_id], actor=actor.replace("\x00", ""), using=using)
+    [answer] = retry_tasks(
+        [run_id], actor=actor.replace("\x00", ""), all_events=get_settings().events == "all", using=using
+    )
     if answer.verdict is RetryVerdict.LIVE:
         raise RunNotFinished(f"task run {run_id} has not ended: cancel it first, or wait for it")
     if answer.run_id is None:

@@ -163,6 +163,7 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[
         debounce_keys=_for_each(options.debounce_key, inputs),
         expires_at=options.expires_at,
         tags=options.tags,
+        all_events=get_settings().events == "all",
         using=options.using,
     )
     if answers[0].verdict is RunVerdict.UNKNOWN:

@@ -31,6 +31,7 @@ RUN = Function(
     debounce_keys="text[]",
     expires_at="timestamp with time zone",
     tags="text[]",
+    all_events="boolean",
 )
 FIND_LANES = Function("cb_find_task_lanes", task_ids="bigint[]", queues="text[]")
 # A token as text: the driver makes it in no time, unlike a UUID.
@@ -189,6 +190,7 @@ def run_tasks(
     debounce_keys: Sequence[str | None] | None = None,
     expires_at: datetime | None = None,
     tags: Sequence[str] | None = None,
+    all_events: bool = False,
     using: str,
 ) -> list[RunAnswer]:
     """Queue one run per input; say what became of each, in order."""
@@ -202,6 +204,7 @@ def run_tasks(
         "debounce_keys": debounce_keys and list(debounce_keys),
         "expires_at": expires_at,
         "tags": list(tags) if tags else None,
+        "all_events": all_events or None,
     }
     # Most runs have none of these, and every argument takes its time to be sent, read and planned.
     options = {name: value for name, value in given.items() if value is not None}

@@ -174,9 +174,8 @@ def test_parcels_wait_while_the_carrier_is_down(example: Any, work_until_idle: A
 
     work_until_idle()
 
-    # How many fail before the breaker opens depends on the machine: what had begun by then goes on. None is tried again.
-    attempts = set(TaskRun.objects.values_list("failure_count", flat=True))
-    assert attempts == {0, 1}
+    # How many fail depends on the machine, because what had begun when the breaker opened goes on. None fails twice.
+    assert set(TaskRun.objects.values_list("failure_count", flat=True)) == {0, 1}
     assert TaskRun.objects.filter(failure_count=1).count() >= 5
     assert TaskRun.objects.queued().count() == 200
 

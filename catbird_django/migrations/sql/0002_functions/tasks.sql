@@ -68,7 +68,7 @@ $$;
 -- 'failed' (`sql/conditions.sql`). Joins the caller's transaction. NOTIFY is left to the caller, after the commit
 -- (`cb_wake_workers`): where the call is a transaction of its own, only if a worker sleeps; at the end of a longer one in
 -- any case, because the answer may be old by then. p_notify => true sends it from inside the transaction, which makes
--- notifying producers wait for each other.
+-- notifying producers wait for each other. p_all_events => true writes an event also for what is merely queued.
 CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_task text,
     p_inputs jsonb[],
@@ -82,7 +82,8 @@ CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_debounce_keys text[] DEFAULT NULL,
     p_expires_at timestamptz DEFAULT NULL,
     p_tags text[] DEFAULT NULL,
-    p_notify boolean DEFAULT false
+    p_notify boolean DEFAULT false,
+    p_all_events boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text, queue text, is_awaited boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -117,7 +118,8 @@ BEGIN
         WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? v_queue)
     );
 
-    IF coalesce(p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags) IS NULL AND v_condition IS NULL THEN
+    IF coalesce(p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags) IS NULL AND v_condition IS NULL
+       AND NOT p_all_events THEN
         RETURN QUERY
         INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, expires_at, queued_at)
         SELECT v_task_id, v_queue, p_priority, given.input, p_headers, v_run_at,
@@ -130,7 +132,7 @@ BEGIN
         SELECT special.run_id, special.verdict, special.queue, v_is_awaited
         FROM _cb_run_special_tasks(
             v_task_id, p_inputs, v_queue, p_priority, p_headers, v_run_at, p_expires_at, v_condition,
-            p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags, NULL, '', p_notify
+            p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags, NULL, '', p_notify, p_all_events
         ) AS special;
     END IF;
 
@@ -144,7 +146,8 @@ BEGIN
 END;
 $$;
 REVOKE ALL ON FUNCTION cb_run_tasks(
-    text, jsonb[], text, integer, jsonb, timestamptz, interval, text[], text[], text[], timestamptz, text[], boolean
+    text, jsonb[], text, integer, jsonb, timestamptz, interval, text[], text[], text[], timestamptz, text[],
+    boolean, boolean
 ) FROM PUBLIC;
 
 -- Refuse options of a run that no client of ours sends, so that other languages get a clear error too.
