@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from django.test import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from tests.chaos.campaign import Result, play, summary
 from tests.chaos.cluster import CHECKOUT, LEDGER, Cluster
+from tests.chaos.conftest import ALL_EVENTS
 from tests.chaos.rounds import Round
 from tests.chaos.scenario import Scenario, Skipped, all_scenarios
 
@@ -23,7 +25,7 @@ def played(cluster: Cluster, django_db_blocker: DjangoDbBlocker) -> Play:
     """Play a function as a scenario that must see `the fault`."""
 
     def play_it(function: Callable[[Round], None]) -> Result:
-        with django_db_blocker.unblock():
+        with django_db_blocker.unblock(), override_settings(CATBIRD=ALL_EVENTS):
             scenario = Scenario("made_up", function, ("the fault",), is_alone=True)
             return play(cluster, scenario, seed=1, is_short=True)
 

@@ -75,7 +75,8 @@ def test_the_doctor_judges_what_was_queued_with_all_events(settings: Any) -> Non
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor)"
-            " SELECT at, run_kind, run_id, event, from_status, to_status, actor FROM cb_events WHERE event = 'completed'"
+            " SELECT at, run_kind, run_id, event, from_status, to_status, actor FROM cb_events"
+            " WHERE event = 'completed'"
         )
     assert TaskRun.objects.get().id == handle.id
     assert {"completed_twice", "left_its_end"} <= findings()
