@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, connections
 from pytest_django.plugin import DjangoDbBlocker
 
+from catbird_django.client import waiting
 from catbird_django.definitions.registry import registry
 
 
@@ -18,6 +19,12 @@ def _only_the_tasks_of_the_test() -> Iterator[None]:
     with registry.isolated():
         registry.tasks.clear()
         yield
+
+
+@pytest.fixture(autouse=True)
+def _watchers_of_other_tests_are_gone() -> None:
+    """What they have told the database was flushed; they stay a while, and would not tell it again."""
+    waiting._watches.clear()
 
 
 ScratchDatabase = Callable[..., str]
