@@ -89,4 +89,5 @@ class SettleVerdict(StrEnum):
     CANCELED = "canceled"
     CANCELING = "canceling"
     EXTENDED = "extended"
+    LOCKED = "locked"
     STALE = "stale"

@@ -174,10 +174,11 @@ def _run_by_name(name: str, inputs: list[str], options: CheckedOptions) -> list[
 
 
 def _wake(answer: RunAnswer, options: CheckedOptions) -> None:
-    if options.is_delayed or options.expires_at is not None:
+    # The database knows whether it is due: a delay may be 0, and a time past.
+    if answer.is_awaited is None or options.expires_at is not None:
         wake_tick_after_commit(using=options.using)
-    if not options.is_delayed:
-        wake_after_commit(answer.queue or "default", is_awaited=bool(answer.is_awaited), using=options.using)
+    if answer.is_awaited is not None:
+        wake_after_commit(answer.queue or "default", is_awaited=answer.is_awaited, using=options.using)
 
 
 def _for_each(key: str | None, inputs: list[str]) -> list[str] | None:

@@ -95,7 +95,7 @@ class RunAnswer(NamedTuple):
     verdict: RunVerdict
     queue: str | None
     is_awaited: bool | None
-    """Whether a worker of that queue slept."""
+    """Whether a worker of that queue slept; None when the run is not due yet."""
 
 
 class Delivery(NamedTuple):
@@ -310,7 +310,7 @@ def release_tasks(
 
 
 def extend_tasks(deliveries: Sequence[Delivery], *, lease: timedelta, using: str) -> list[SettleVerdict]:
-    """Renew the leases of these runs; say of each, in order, whether it was still ours."""
+    """Renew the leases of these runs, as far as they are not locked; say of each, in order, whether it is ours."""
     run_ids, tokens = columns(deliveries, 2)
     return _verdicts(EXTEND.rows(using, run_ids=run_ids, delivery_tokens=tokens, lease=lease))
 

@@ -17,7 +17,8 @@ from catbird_django.worker.patience import Calling
 logger = logging.getLogger("catbird.worker")
 
 LIMIT = 1000  # runs moved in one transaction
-SHORTEST_PAUSE = 0.01  # seconds: a due time in the past must not become a busy loop
+SHORTEST_PAUSE = 0.01  # seconds
+PAUSE_OVERDUE = 0.25  # what should have been moved and was not, somebody has locked: no busy loop meanwhile
 
 
 class Ticker:
@@ -103,4 +104,4 @@ class Ticker:
         if tick.is_full:
             return 0
         interval = self._interval if tick.next_due_in is None else min(self._interval, tick.next_due_in)
-        return max(SHORTEST_PAUSE, interval.total_seconds())
+        return max(SHORTEST_PAUSE if interval > timedelta(0) else PAUSE_OVERDUE, interval.total_seconds())

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from datetime import timedelta
 from io import StringIO
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -188,6 +189,28 @@ def test_a_handler_may_cancel_its_own_run_and_is_not_tried_again() -> None:
     with pytest.raises(RunCanceled):
         handle.wait(timeout=5)
     assert TaskRun.objects.get().cancel_reason == "the order is gone"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stored"), [("a\x00b", "a\\x00b"), ("half \ud800", "half \\ud800"), (42, "42"), ("x" * 9000, "x" * 2000)]
+)
+def test_whatever_the_reason_is_the_worker_lives_and_the_run_is_canceled(reason: Any, stored: str) -> None:
+    runs: list[int] = []
+
+    @task
+    def give_up() -> None:
+        runs.append(1)
+        raise Cancel(reason)
+
+    @task
+    def go_on() -> str:
+        return "done"
+
+    canceled, other = give_up.run(), go_on.run()
+    work_off("give_up", "go_on")
+
+    assert (canceled.status(), other.status()) == (TaskStatus.CANCELED, TaskStatus.COMPLETED)
+    assert (TaskRun.objects.get(id=canceled.id).cancel_reason, len(runs)) == (stored, 1)
 
 
 def test_a_handler_that_will_not_stop_is_left_behind() -> None:
