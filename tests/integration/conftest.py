@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, connections
 from pytest_django.plugin import DjangoDbBlocker
 
@@ -60,3 +65,26 @@ def _database(alias: str, *, search_path: str | None = None) -> Iterator[str]:
 def _execute(statement: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "first_task"
+APPS_OF_THE_EXAMPLE = ("pages", "accounts", "shop", "press")
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Import modules of the example; they and their tasks are forgotten afterwards."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    with registry.isolated():
+        yield import_module
+    for name in [name for name in sys.modules if name.split(".")[0] in APPS_OF_THE_EXAMPLE]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def work_until_idle() -> Iterator[Any]:
+    """Run a worker as the command does, until there is nothing left to do."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield lambda: call_command("catbird_worker", until_idle=True)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core import mail
-from django.core.management import call_command
 from django.db import connection, transaction
 
 from catbird_django import PayloadError
-from catbird_django.definitions.registry import registry
 from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
 
@@ -26,26 +22,6 @@ if TYPE_CHECKING:
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 EXAMPLE = CHECKOUT / "examples" / "first_task"
-APPS = ("pages", "accounts", "shop")
-
-
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import modules of the example; they and their tasks are forgotten afterwards."""
-    monkeypatch.syspath_prepend(EXAMPLE)
-    with registry.isolated():
-        yield import_module
-    for name in [name for name in sys.modules if name.split(".")[0] in APPS]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def work_until_idle() -> Iterator[Any]:
-    """Run a worker as the command does, until there is nothing left to do."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield lambda: call_command("catbird_worker", until_idle=True)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.django_db(transaction=True)
