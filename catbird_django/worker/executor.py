@@ -177,7 +177,8 @@ class Executor:
 
     def _retry_in(self, handler: TaskHandler, claim: TaskClaim, error: BaseException) -> timedelta | None:
         try:
-            delay = handler.retry.delay_after(error, claim.failure_count)
+            is_asked_for = isinstance(error, Retry)
+            delay = handler.retry.delay_after(error, claim.failure_count, is_asked_for=is_asked_for)
         except Exception:
             logger.exception("backoff raised, no retry", extra={"task": handler.name, "run_id": claim.run_id})
             return None

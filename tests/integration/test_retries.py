@@ -110,6 +110,18 @@ def test_a_handler_may_say_when_to_try_again() -> None:
     assert timedelta(hours=1, minutes=59) < run.visible_at - run.now <= timedelta(hours=2)
 
 
+def test_a_handler_that_asks_for_it_is_tried_again_whatever_classes_the_task_names() -> None:
+    @task(max_retries=1, retry_on=ConnectionError, no_retry_on=Retry)
+    def ask(input: None, ctx: TaskContext) -> str:
+        if ctx.attempt == 1:
+            raise Retry(after=0)
+        return "done"
+
+    handle = ask.run()
+    with working("ask"):
+        assert handle.wait(timeout=10) == "done"
+
+
 def test_a_retry_that_is_asked_for_needs_a_retry_left() -> None:
     @task
     def patient() -> None:
