@@ -34,7 +34,7 @@ SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "on",
-    "max_connections": "60",
+    "max_connections": "120",
     "superuser_reserved_connections": "15",
     "shared_buffers": "64MB",
     "deadlock_timeout": "200ms",
