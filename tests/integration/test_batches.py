@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from catbird_django import task
-from catbird_django.models import TaskRun
+from catbird_django.engine.call import Function
+from catbird_django.models import TaskRun, Worker
 from catbird_django.statuses import TaskStatus
 from tests.support import until, work_off, working
 
@@ -33,6 +35,29 @@ def test_quick_runs_are_claimed_and_settled_in_batches(is_async: bool) -> None:
     assert runs.count() == 1000
     assert runs.values("finished_at").distinct().count() < 250
     assert runs.values("started_at").distinct().count() < 250
+
+
+def test_an_idle_worker_asks_for_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W6: at most one statement in two seconds while it listens, also of the worker that does the upkeep."""
+
+    @task
+    def nothing() -> None: ...
+
+    asked: list[str] = []
+    rows = Function.rows
+
+    def count(function: Function, using: str, **arguments: Any) -> list[tuple[Any, ...]]:
+        if threading.current_thread() is not threading.main_thread():
+            asked.append(function.name)
+        return rows(function, using, **arguments)
+
+    with working("nothing"):
+        until(lambda: Worker.objects.filter(sleeping_since__isnull=False, is_listening=True).exists())
+        monkeypatch.setattr(Function, "rows", count)
+        threading.Event().wait(10)  # the time in which it is idle is what is measured
+
+    before_the_end = [name for name in asked if name not in {"cb_stop_worker", "cb_read_task_runs"}]
+    assert 2 <= len(before_the_end) <= 6, asked
 
 
 def test_a_lease_is_renewed_every_third_of_it() -> None:
