@@ -82,7 +82,8 @@ def test_an_execution_without_a_claim_is_found(played: Play) -> None:
     def fault(round_: Round) -> None:
         run_id = round_.run("echo", 1)
         round_.cluster.execute(
-            f"INSERT INTO {round_.database}.fx (word, run, attempt, pid, phase) VALUES (gen_random_uuid(), {run_id}, 1, 1, 'begin')",
+            f"INSERT INTO {round_.database}.fx (word, run, attempt, pid, phase)"
+            f" VALUES (gen_random_uuid(), {run_id}, 1, 1, 'begin')",
             database=LEDGER,
         )
         round_.cluster.execute(
