@@ -18,8 +18,9 @@ from catbird_django import (
     arun_task,
     task,
 )
+from catbird_django.client import waiting
 from catbird_django.statuses import TaskStatus
-from tests.support import work_off
+from tests.support import second_session, work_off
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -124,6 +125,28 @@ def test_a_waiting_caller_is_told_without_polling(settings: Any) -> None:
     worker.join(timeout=15)
 
     assert waiter_answers == ["at last"]
+
+
+def test_an_old_transaction_elsewhere_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions: list[int] = []
+    find_writers = waiting.find_writers
+
+    def ask(**options: Any) -> Any:
+        questions.append(1)
+        return find_writers(**options)
+
+    monkeypatch.setattr(waiting, "find_writers", ask)
+
+    @task
+    def charge() -> None: ...
+
+    handle = charge.run()
+    with second_session() as session:
+        session.execute("SELECT pg_current_xact_id()")
+        with pytest.raises(WaitTimeout):
+            handle.wait(timeout=1.5)
+
+    assert 3 < len(questions) < 15
 
 
 async def test_async_twins() -> None:

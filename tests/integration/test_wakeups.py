@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Iterator
@@ -155,3 +156,28 @@ def test_a_due_run_that_somebody_has_locked_does_not_keep_the_upkeep_busy(monkey
             assert handle.wait(timeout=10) == "sent"
 
     assert ticks[4] - ticks[0] > 0.8
+
+
+def test_many_delayed_runs_wake_only_the_elected_and_not_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W6."""
+    ticks: list[tuple[float, bool]] = []
+    do_tick = engine.tick
+
+    def tick(*args: Any, **options: Any) -> Any:
+        done = do_tick(*args, **options)
+        ticks.append((time.monotonic(), done.is_elected))
+        return done
+
+    @task
+    def mail() -> None: ...
+
+    rarely = {"sweep_interval": timedelta(minutes=5)}
+    with working("mail", **rarely), working("mail", **rarely):
+        until(lambda: Worker.objects.filter(is_listening=True).count() == 2)
+        monkeypatch.setattr(engine, "tick", tick)
+        for _ in range(100):
+            mail.run(delay=600)
+        until(lambda: len(ticks) > 2)
+
+    assert all(is_elected for _, is_elected in ticks)
+    assert all(later - earlier > 0.04 for (earlier, _), (later, _) in itertools.pairwise(ticks))
