@@ -151,4 +151,5 @@ class SettleVerdict(StrEnum):
     CANCELING = "canceling"
     EXTENDED = "extended"
     SKIPPED = "skipped"
+    LOCKED = "locked"
     STALE = "stale"

@@ -13,12 +13,19 @@ from urllib.parse import quote, urlencode
 import pytest
 from django.db import connection
 
+from catbird_django.definitions.registry import registry
 from project.database import why_unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_django.plugin import DjangoDbBlocker
+
+
+def pytest_collection_finish() -> None:
+    """Forget tasks of tests' own modules: imported by one test, they would be in the registry and database of all."""
+    for name in [name for name, task in registry.tasks.items() if task.path.startswith("tests.")]:
+        del registry.tasks[name]
 
 
 @pytest.fixture(scope="session")

@@ -65,10 +65,12 @@ def _start(
     )
     if answers[0].verdict is FlowRunVerdict.UNKNOWN:
         return None
-    if options.is_delayed or options.expires_at is not None or has_timers:
+    [answer, *_] = answers
+    # The database knows whether it is due: a delay may be 0, and a time past.
+    if answer.is_awaited is None or options.expires_at is not None or has_timers:
         wake_tick_after_commit(using=options.using)
-    if not options.is_delayed:
-        wake_after_commit(answers[0].queue or "default", is_awaited=bool(answers[0].is_awaited), using=options.using)
+    if answer.is_awaited is not None:
+        wake_after_commit(answer.queue or "default", is_awaited=answer.is_awaited, using=options.using)
     return [answer.run_id for answer in answers if answer.run_id is not None]
 
 

@@ -80,10 +80,6 @@ class CheckedOptions:
     using: str
 
     @property
-    def is_delayed(self) -> bool:
-        return self.delay is not None or self.run_at is not None
-
-    @property
     def has_key(self) -> bool:
         return (self.concurrency_key or self.idempotency_key or self.debounce_key) is not None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from catbird_django.client.options import checked_actor
 from catbird_django.client.wake import wake_after_commit
+from catbird_django.conf import get_settings
 from catbird_django.engine.flow_retry import retry_flows
 from catbird_django.engine.retry import RetryAnswer, retry_tasks
 from catbird_django.errors import RunNotFinished, RunNotFound
@@ -15,7 +16,8 @@ def rerun_task(run_id: int, *, actor: str, using: str) -> int:
 
     That is the id of the live run that has its concurrency key, where there is one.
     """
-    [answer] = retry_tasks([run_id], actor=checked_actor(actor), using=using)
+    all_events = get_settings().events == "all"
+    [answer] = retry_tasks([run_id], actor=checked_actor(actor), all_events=all_events, using=using)
     return _new_run(answer, f"task run {run_id}", using)
 
 

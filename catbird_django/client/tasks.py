@@ -148,6 +148,7 @@ def _run_by_name(name: str, options: CheckedOptions, inputs: list[str]) -> list[
         debounce_keys=for_each(options.debounce_key, inputs),
         expires_at=options.expires_at,
         tags=options.tags,
+        all_events=get_settings().events == "all",
         using=options.using,
     )
     if answers[0].verdict is RunVerdict.UNKNOWN:
@@ -158,10 +159,11 @@ def _run_by_name(name: str, options: CheckedOptions, inputs: list[str]) -> list[
 
 
 def _wake(answer: RunAnswer, options: CheckedOptions) -> None:
-    if options.is_delayed or options.expires_at is not None:
+    # The database knows whether it is due: a delay may be 0, and a time past.
+    if answer.is_awaited is None or options.expires_at is not None:
         wake_tick_after_commit(using=options.using)
-    if not options.is_delayed:
-        wake_after_commit(answer.queue or "default", is_awaited=bool(answer.is_awaited), using=options.using)
+    if answer.is_awaited is not None:
+        wake_after_commit(answer.queue or "default", is_awaited=answer.is_awaited, using=options.using)
 
 
 def run_task(name: str, input: Any = None, **options: Unpack[RunOptions]) -> TaskHandle[Any]:

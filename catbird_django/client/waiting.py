@@ -29,7 +29,7 @@ logger = logging.getLogger("catbird.client")
 KINDS = {"task_runs": RunKind.TASK, "flow_runs": RunKind.FLOW}  # as notifications name them
 WATCH_FOR = timedelta(seconds=30)
 WAIT_FOR_UNAWARE = 5.0  # seconds
-PAUSE = 0.02
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # between two looks at whether they have ended
 LINGER = 1.0  # seconds for which the listener stays when nobody waits, in case someone soon does
 
 Wake = Callable[[], object]
@@ -87,9 +87,11 @@ class Watch:
         """Wake everyone once more when those have ended who could not yet see that we watch, and so tell us nothing."""
         before = find_writers(using=self._using).next
         give_up_at = time.monotonic() + WAIT_FOR_UNAWARE
+        pause = SHORTEST_PAUSE
         while find_writers(using=self._using).oldest < before and time.monotonic() < give_up_at:
-            for payload in listener.payloads(timeout=PAUSE):
+            for payload in listener.payloads(timeout=pause):
                 self._wake(payload)
+            pause = min(2 * pause, LONGEST_PAUSE)
         self._wake(None)
 
     def _gave_up(self) -> bool:

@@ -25,9 +25,12 @@ class RetryPolicy:
     retry_on: ExceptionClasses = (Exception,)
     no_retry_on: ExceptionClasses = ()
 
-    def delay_after(self, error: BaseException, failure_count: int) -> timedelta | None:
-        """How long to wait before the next attempt, after so many failures before this one; None for no retry."""
-        if failure_count >= self.max_retries or not self._covers(error):
+    def delay_after(self, error: BaseException, failure_count: int, *, is_asked_for: bool = False) -> timedelta | None:
+        """How long to wait before the next attempt, after so many failures before this one; None for no retry.
+
+        What the handler itself has asked for is no question of the classes of exceptions.
+        """
+        if failure_count >= self.max_retries or not (is_asked_for or self._covers(error)):
             return None
         return self._delay(failure_count)
 

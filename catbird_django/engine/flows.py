@@ -39,7 +39,7 @@ class FlowRunAnswer(NamedTuple):
     verdict: FlowRunVerdict
     queue: str | None
     is_awaited: bool | None
-    """Whether a worker of that queue slept."""
+    """Whether a worker of that queue slept; None when the run is not due yet."""
 
 
 class FlowRunState(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from catbird_django.engine.call import Function
 from catbird_django.statuses import RetryVerdict
 
-RETRY = Function("cb_retry_tasks", run_ids="bigint[]", actor="text")
+RETRY = Function("cb_retry_tasks", run_ids="bigint[]", actor="text", all_events="boolean")
 
 
 class RetryAnswer(NamedTuple):
@@ -20,7 +20,7 @@ class RetryAnswer(NamedTuple):
     queue: str | None
 
 
-def retry_tasks(run_ids: Sequence[int], *, actor: str, using: str) -> list[RetryAnswer]:
+def retry_tasks(run_ids: Sequence[int], *, actor: str, all_events: bool = False, using: str) -> list[RetryAnswer]:
     """Make a new run of each of these that has ended; say what became of each, in order."""
-    rows = RETRY.rows(using, run_ids=list(run_ids), actor=actor)
+    rows = RETRY.rows(using, run_ids=list(run_ids), actor=actor, all_events=all_events)
     return [RetryAnswer(run_id, RetryVerdict(verdict), queue) for run_id, verdict, queue in rows]

@@ -31,6 +31,7 @@ RUN = Function(
     debounce_keys="text[]",
     expires_at="timestamp with time zone",
     tags="text[]",
+    all_events="boolean",
 )
 FIND_LANES = Function("cb_find_task_lanes", task_ids="bigint[]", queues="text[]")
 # A token as text: the driver makes it in no time, unlike a UUID.
@@ -94,7 +95,7 @@ class RunAnswer(NamedTuple):
     verdict: RunVerdict
     queue: str | None
     is_awaited: bool | None
-    """Whether a worker of that queue slept."""
+    """Whether a worker of that queue slept; None when the run is not due yet."""
 
 
 class Delivery(NamedTuple):
@@ -194,6 +195,7 @@ def run_tasks(
     debounce_keys: Sequence[str | None] | None = None,
     expires_at: datetime | None = None,
     tags: Sequence[str] | None = None,
+    all_events: bool = False,
     using: str,
 ) -> list[RunAnswer]:
     """Queue one run per input; say what became of each, in order."""
@@ -207,6 +209,7 @@ def run_tasks(
         "debounce_keys": debounce_keys and list(debounce_keys),
         "expires_at": expires_at,
         "tags": list(tags) if tags else None,
+        "all_events": all_events or None,
     }
     # Most runs have none of these, and every argument takes its time to be sent, read and planned.
     options = {name: value for name, value in given.items() if value is not None}
@@ -312,7 +315,7 @@ def release_tasks(
 
 
 def extend_tasks(deliveries: Sequence[Delivery], *, lease: timedelta, using: str) -> list[SettleVerdict]:
-    """Renew the leases of these runs; say of each, in order, whether it was still ours."""
+    """Renew the leases of these runs, as far as they are not locked; say of each, in order, whether it is ours."""
     run_ids, tokens = columns(deliveries, 2)
     return _verdicts(EXTEND.rows(using, run_ids=run_ids, delivery_tokens=tokens, lease=lease))
 

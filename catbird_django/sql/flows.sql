@@ -112,7 +112,7 @@ END;
 $$;
 
 -- Start one run of a flow per input: of the version with p_fingerprint, or of the current one. Returns the run's id,
--- 'started', its queue, and whether a worker of that queue sleeps, for each; 'duplicate' and the id of the run that has the
+-- 'started', its queue, and whether a worker of that queue sleeps (NULL: it is not due yet), for each; 'duplicate' and the id of the run that has the
 -- key, where there is one (as cb_run_tasks says of keys); or 'unknown' and NULLs when no such flow is registered. With
 -- p_run_at, or p_delay from now, its first steps are not due before; not ended by p_expires_at, it ends as by cancel. Joins
 -- the caller's transaction. NOTIFY is as in cb_run_tasks.
@@ -162,10 +162,12 @@ BEGIN
         RETURN;
     END IF;
     v_queue := coalesce(p_queue, v_flow.queue);
-    v_is_awaited := EXISTS (
-        SELECT FROM cb_workers AS worker
-        WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? v_queue)
-    );
+    IF v_run_at IS NULL OR v_run_at <= _cb_now() THEN
+        v_is_awaited := EXISTS (
+            SELECT FROM cb_workers AS worker
+            WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? v_queue)
+        );
+    END IF;
 
     SELECT pg_catalog.array_agg(made.run_id ORDER BY made.place), pg_catalog.array_agg(made.verdict ORDER BY made.place)
     INTO v_ids, v_verdicts

@@ -1,4 +1,4 @@
--- on_fail: a task that is run when a run has failed for good (T11).
+-- on_fail: a task that is run when a run has failed for good (T11), also when its condition could not be decided.
 --
 -- It is a run of its own, queued in the transaction that failed the other, so that neither comes without the other. The
 -- failed run stays failed. A run that is itself such an answer does not lead to another one, or two tasks that answer for
@@ -18,7 +18,7 @@ DECLARE
 BEGIN
     WITH failed AS (
         SELECT run.id, run.priority, run.headers, answer.id AS answer_id, answer.queue,
-               jsonb_build_object(
+               pg_catalog.jsonb_build_object(
                    'run_id', run.id,
                    'task', task.name,
                    'input', run.input,
@@ -36,10 +36,19 @@ BEGIN
         FROM failed
         WHERE failed.answer_id IS NOT NULL
         ORDER BY failed.id
-        RETURNING run.queue
+        RETURNING run.id, run.origin_id, run.queue
+    ), noted AS (
+        -- The caller does not say whether all events are wanted; those of the failed run do.
+        INSERT INTO cb_events (at, run_kind, run_id, event, to_status, actor)
+        SELECT _cb_now(), 'task', answered.id, 'queued', 'queued', 'worker'
+        FROM answered
+        WHERE EXISTS (
+            SELECT FROM cb_events AS born
+            WHERE born.run_kind = 'task' AND born.run_id = answered.origin_id AND born.event = 'queued'
+        )
     )
-    SELECT (SELECT array_agg(DISTINCT answered.queue) FROM answered),
-           (SELECT array_agg(failed.id) FROM failed WHERE failed.answer_id IS NULL)
+    SELECT (SELECT pg_catalog.array_agg(DISTINCT answered.queue) FROM answered),
+           (SELECT pg_catalog.array_agg(failed.id) FROM failed WHERE failed.answer_id IS NULL)
     INTO v_queues, v_unanswered;
 
     PERFORM _cb_note_task_events('on_fail_unknown', v_unanswered, 'failed', 'failed', 'worker');

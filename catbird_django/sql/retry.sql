@@ -4,10 +4,15 @@
 
 -- Run these runs again, on behalf of somebody: for each that has ended a new run of the same task with the same queue,
 -- priority, input, headers and tags, due at once. It keeps the concurrency key and drops the idempotency key; the task's
--- condition is decided anew. Returns the id of the new run, the verdict that cb_run_tasks would give ('duplicate' with the
--- id of the live run that has the key), and its queue; or NULL and 'live' for a run that has not ended, 'unknown' for none.
--- Joins the caller's transaction; wake the workers after the commit, or with p_notify => true.
-CREATE OR REPLACE FUNCTION cb_retry_tasks(p_run_ids bigint[], p_actor text DEFAULT '', p_notify boolean DEFAULT false)
+-- condition is decided anew. An event of the new run says who asked. Returns the id of the new run, the verdict that
+-- cb_run_tasks would give ('duplicate' with the id of the live run that has the key), and its queue; or NULL and 'live'
+-- for a run that has not ended, 'unknown' for none. Joins the caller's transaction; wake the workers after the commit, or with p_notify => true.
+CREATE OR REPLACE FUNCTION cb_retry_tasks(
+    p_run_ids bigint[],
+    p_actor text DEFAULT '',
+    p_notify boolean DEFAULT false,
+    p_all_events boolean DEFAULT false
+)
 RETURNS TABLE (run_id bigint, verdict text, queue text)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -34,8 +39,13 @@ BEGIN
             FROM _cb_run_special_tasks(
                 v_old.task_id, ARRAY[v_old.input], v_old.queue, v_old.priority, v_old.headers, NULL, NULL, v_old.condition,
                 CASE WHEN v_old.concurrency_key IS NOT NULL THEN ARRAY[v_old.concurrency_key] END, NULL, NULL,
-                nullif(v_old.tags, '{}'), v_old.id, 'retry', p_notify
+                nullif(v_old.tags, '{}'), v_old.id, 'retry', p_notify, p_all_events
             ) AS new;
+            IF v_new.verdict <> 'duplicate' THEN
+                PERFORM _cb_note_task_events(
+                    'retried', ARRAY[v_new.run_id], '', '', p_actor, NULL, ARRAY[jsonb_build_object('origin', v_old.id)]
+                );
+            END IF;
             v_ids[v_old.place] := v_new.run_id;
             v_verdicts[v_old.place] := v_new.verdict;
             v_queues[v_old.place] := v_new.queue;

@@ -6,7 +6,7 @@
 -- Locks: keys, in sort order.
 
 -- Queue runs with keys, tags, a condition or an origin, as cb_run_tasks says, for a task whose id and queue are known.
--- p_notify tells open pages of those that ended at once.
+-- p_notify tells open pages of those that ended at once; with p_all_events being queued is an event, too.
 CREATE OR REPLACE FUNCTION _cb_run_special_tasks(
     p_task_id bigint,
     p_inputs jsonb[],
@@ -22,7 +22,8 @@ CREATE OR REPLACE FUNCTION _cb_run_special_tasks(
     p_tags text[],
     p_origin_id bigint,
     p_role text,
-    p_notify boolean
+    p_notify boolean,
+    p_all_events boolean
 )
 RETURNS TABLE (run_id bigint, verdict text, queue text)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -58,6 +59,14 @@ BEGIN
     IF p_tags IS NOT NULL OR 'replaced' = ANY (v_verdicts) THEN
         PERFORM _cb_tag_tasks(v_ids, v_verdicts, p_tags);
     END IF;
+    PERFORM _cb_note_births(v_ids, v_verdicts, v_errors, p_all_events);
+    IF 'failed' = ANY (v_verdicts) THEN
+        PERFORM _cb_run_on_fail(ARRAY(
+            SELECT v_ids[place]
+            FROM pg_catalog.generate_series(1, pg_catalog.cardinality(v_ids)) AS place
+            WHERE v_verdicts[place] = 'failed'
+        ));
+    END IF;
     IF p_notify AND v_verdicts && ARRAY['skipped', 'failed'] THEN
         PERFORM _cb_tell_finished_tasks(v_ids);
     END IF;
@@ -65,6 +74,26 @@ BEGIN
     SELECT v_ids[place], v_verdicts[place], v_queues[place]
     FROM pg_catalog.generate_series(1, pg_catalog.cardinality(v_ids)) AS place
     ORDER BY place;
+END;
+$$;
+
+-- Write down what became of these new runs (E1): those that ended at once, those whose input and options were replaced,
+-- and with p_all_events also those that were simply queued. A duplicate is nothing that happened.
+CREATE OR REPLACE FUNCTION _cb_note_births(p_run_ids bigint[], p_verdicts text[], p_errors jsonb[], p_all_events boolean)
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF p_verdicts <@ ARRAY['duplicate'] OR (NOT p_all_events AND p_verdicts <@ ARRAY['queued', 'duplicate']) THEN
+        RETURN;
+    END IF;
+    INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor, details)
+    SELECT _cb_now(), 'task', p_run_ids[place], p_verdicts[place],
+           CASE WHEN p_verdicts[place] = 'replaced' THEN 'queued' ELSE '' END,
+           CASE WHEN p_verdicts[place] = 'replaced' THEN 'queued' ELSE p_verdicts[place] END,
+           'client', CASE WHEN p_errors[place] IS NOT NULL THEN _cb_error_in_short(p_errors[place]) END
+    FROM pg_catalog.generate_series(1, pg_catalog.cardinality(p_run_ids)) AS place
+    WHERE p_verdicts[place] IN ('skipped', 'failed', 'replaced') OR (p_all_events AND p_verdicts[place] = 'queued')
+    ORDER BY p_run_ids[place], place;
 END;
 $$;
 

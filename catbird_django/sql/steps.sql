@@ -480,8 +480,8 @@ BEGIN
 END;
 $$;
 
--- Renew the leases of claimed steps: 'extended', 'canceling' (its handler should stop), or 'stale' for each. Locks: step
--- runs, in the order given (send them sorted by id).
+-- Renew the leases of claimed steps: 'extended', 'canceling' (its handler should stop), 'locked' (somebody has its row just
+-- now, and its lease stays as it is), or 'stale' for each. Waits for no lock, as cb_extend_tasks.
 CREATE OR REPLACE FUNCTION cb_extend_steps(p_step_run_ids bigint[], p_delivery_tokens uuid[], p_lease interval)
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
@@ -490,14 +490,14 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];
     v_verdicts text[];
+    v_locked bigint[];
 BEGIN
     WITH held AS (
         SELECT run.id, claim.place
         FROM unnest(p_step_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
         JOIN cb_step_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
         WHERE run.status IN ('started', 'canceling')
-        ORDER BY run.id
-        FOR NO KEY UPDATE OF run
+        FOR NO KEY UPDATE OF run SKIP LOCKED
     ), extended AS (
         UPDATE cb_step_runs AS run
         SET lease_until = _cb_now() + p_lease
@@ -511,6 +511,19 @@ BEGIN
                   END AS verdict
     )
     SELECT array_agg(place), array_agg(extended.verdict) INTO v_places, v_verdicts FROM extended;
+
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_step_run_ids) THEN
+        -- A statement of its own: what was settled meanwhile is not locked, but stale.
+        v_locked := ARRAY(
+            SELECT claim.place
+            FROM unnest(p_step_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+            JOIN cb_step_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+            WHERE run.status IN ('started', 'canceling')
+              AND run.id <> ALL (ARRAY(SELECT p_step_run_ids[extended.place] FROM unnest(v_places) AS extended (place)))
+        );
+        v_places := v_places || v_locked;
+        v_verdicts := v_verdicts || array_fill('locked'::text, ARRAY[cardinality(v_locked)]);
+    END IF;
     RETURN QUERY SELECT * FROM _cb_different_verdicts(p_step_run_ids, v_places, v_verdicts);
 END;
 $$;

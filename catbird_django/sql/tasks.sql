@@ -58,9 +58,9 @@ BEGIN
 END;
 $$;
 
--- Queue one run of a task per input. Returns the run's id, 'queued', its queue, and whether a worker of that queue sleeps,
--- for each; or 'unknown' and NULLs when no task of that name is registered. With p_run_at, or p_delay from now, it is not due before; not started by
--- p_expires_at, it is expired (`sql/tick.sql`). Keys come one per input, NULL for none. With a concurrency key there is
+-- Queue one run of a task per input. Returns the run's id, 'queued', its queue, and whether a worker of that queue sleeps
+-- (NULL: it is not due yet), for each; or 'unknown' and NULLs when no task of that name is registered. With p_run_at, or
+-- p_delay from now, it is not due before; not started by p_expires_at, it is expired (`sql/tick.sql`). Keys come one per input, NULL for none. With a concurrency key there is
 -- one live run per key, with an idempotency key one that is live or had its effect: where there is one already, the
 -- answer is its id and 'duplicate' (`sql/dedup.sql`). With a debounce key there is one queued run per key: where there is
 -- one already it takes over this input and these options, and the answer is its id and 'replaced' (`sql/debounce.sql`).
@@ -68,7 +68,7 @@ $$;
 -- 'failed' (`sql/conditions.sql`). Joins the caller's transaction. NOTIFY is left to the caller, after the commit
 -- (`cb_wake_workers`): where the call is a transaction of its own, only if a worker sleeps; at the end of a longer one in
 -- any case, because the answer may be old by then. p_notify => true sends it from inside the transaction, which makes
--- notifying producers wait for each other.
+-- notifying producers wait for each other. p_all_events => true writes an event also for what is merely queued.
 CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_task text,
     p_inputs jsonb[],
@@ -82,7 +82,8 @@ CREATE OR REPLACE FUNCTION cb_run_tasks(
     p_debounce_keys text[] DEFAULT NULL,
     p_expires_at timestamptz DEFAULT NULL,
     p_tags text[] DEFAULT NULL,
-    p_notify boolean DEFAULT false
+    p_notify boolean DEFAULT false,
+    p_all_events boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text, queue text, is_awaited boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -91,6 +92,7 @@ DECLARE
     v_queue text;
     v_condition jsonb;
     v_run_at timestamptz := coalesce(p_run_at, _cb_now() + p_delay);
+    v_writer xid8;
     v_is_awaited boolean;
 BEGIN
     IF p_queue IS NOT NULL OR p_priority IS DISTINCT FROM 0 OR p_headers IS NOT NULL THEN
@@ -111,13 +113,18 @@ BEGIN
         RETURN QUERY SELECT NULL::bigint, 'unknown', NULL, NULL::boolean FROM pg_catalog.unnest(p_inputs);
         RETURN;
     END IF;
-    -- Before the insert or after it makes no difference: who announces later than this looks once more when we have ended.
-    v_is_awaited := EXISTS (
-        SELECT FROM cb_workers AS worker
-        WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? v_queue)
-    );
+    IF v_run_at > _cb_now() IS NOT TRUE THEN
+        -- From here on we are known as one who writes (`cb_writers`). A worker that announces that it sleeps later than the
+        -- question below waits until we have ended, and looks once more; it could not if we began to write only afterwards.
+        v_writer := pg_catalog.pg_current_xact_id();
+        v_is_awaited := EXISTS (
+            SELECT FROM cb_workers AS worker
+            WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? v_queue)
+        );
+    END IF;
 
-    IF coalesce(p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags) IS NULL AND v_condition IS NULL THEN
+    IF coalesce(p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags) IS NULL AND v_condition IS NULL
+       AND NOT p_all_events THEN
         RETURN QUERY
         INSERT INTO cb_task_runs AS run (task_id, queue, priority, input, headers, run_at, visible_at, expires_at, queued_at)
         SELECT v_task_id, v_queue, p_priority, given.input, p_headers, v_run_at,
@@ -130,7 +137,7 @@ BEGIN
         SELECT special.run_id, special.verdict, special.queue, v_is_awaited
         FROM _cb_run_special_tasks(
             v_task_id, p_inputs, v_queue, p_priority, p_headers, v_run_at, p_expires_at, v_condition,
-            p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags, NULL, '', p_notify
+            p_concurrency_keys, p_idempotency_keys, p_debounce_keys, p_tags, NULL, '', p_notify, p_all_events
         ) AS special;
     END IF;
 
@@ -144,7 +151,8 @@ BEGIN
 END;
 $$;
 REVOKE ALL ON FUNCTION cb_run_tasks(
-    text, jsonb[], text, integer, jsonb, timestamptz, interval, text[], text[], text[], timestamptz, text[], boolean
+    text, jsonb[], text, integer, jsonb, timestamptz, interval, text[], text[], text[], timestamptz, text[],
+    boolean, boolean
 ) FROM PUBLIC;
 
 -- Refuse options of a run that no client of ours sends, so that other languages get a clear error too.
@@ -611,8 +619,10 @@ BEGIN
 END;
 $$;
 
--- Renew the leases of claimed runs: 'extended', 'canceling' (its handler should stop), or 'stale' for each. An expired
--- lease that nobody has taken back is still good: the token alone decides (R5). Locks: as cb_complete_tasks.
+-- Renew the leases of claimed runs: 'extended', 'canceling' (its handler should stop), 'locked' (somebody has its row just
+-- now, and its lease stays as it is), or 'stale' for each. An expired lease that nobody has taken back is still good: the
+-- token alone decides (R5). Waits for no lock: a caller that cancels one run in a long transaction must not cost its worker
+-- the leases of all the others.
 CREATE OR REPLACE FUNCTION cb_extend_tasks(p_run_ids bigint[], p_delivery_tokens uuid[], p_lease interval)
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
@@ -621,13 +631,20 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];
     v_verdicts text[];
+    v_locked bigint[];
 BEGIN
-    WITH extended AS (
+    WITH held AS (
+        SELECT run.id, claim.place
+        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+        JOIN cb_task_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+        WHERE run.status IN ('started', 'canceling')
+        FOR NO KEY UPDATE OF run SKIP LOCKED
+    ), extended AS (
         UPDATE cb_task_runs AS run
         SET lease_until = _cb_now() + p_lease
-        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
-        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status IN ('started', 'canceling')
-        RETURNING claim.place,
+        FROM held
+        WHERE run.id = held.id
+        RETURNING held.place,
                   CASE
                       WHEN run.status = 'started' THEN 'extended'
                       WHEN _cb_may_finish(run.task_id) THEN 'extended'
@@ -636,6 +653,18 @@ BEGIN
     )
     SELECT array_agg(place), array_agg(extended.verdict) INTO v_places, v_verdicts FROM extended;
 
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
+        -- A statement of its own: what was settled meanwhile is not locked, but stale.
+        v_locked := ARRAY(
+            SELECT claim.place
+            FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+            JOIN cb_task_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+            WHERE run.status IN ('started', 'canceling')
+              AND run.id <> ALL (ARRAY(SELECT p_run_ids[extended.place] FROM unnest(v_places) AS extended (place)))
+        );
+        v_places := v_places || v_locked;
+        v_verdicts := v_verdicts || array_fill('locked'::text, ARRAY[cardinality(v_locked)]);
+    END IF;
     RETURN QUERY SELECT * FROM _cb_different_verdicts(p_run_ids, v_places, v_verdicts);
 END;
 $$;

@@ -2,9 +2,9 @@
 --
 -- A worker that found nothing announces that it sleeps and looks once more before it does. Whoever queues work asks
 -- whether anyone sleeps, after the commit, and notifies only then (R9a): NOTIFY inside the transaction would make producers
--- wait for each other. A call that is a transaction of its own may ask in the same statement, after its insert: a worker
--- that announced in between is not seen, but sees us: it does not go to sleep before every transaction that was under way
--- when it announced has ended (`cb_writers`), and it has looked again. A lost notification costs one poll, never a run.
+-- wait for each other. A call that is a transaction of its own may ask in the same statement, once it counts as a writer: a
+-- worker that announces after that is not seen, but sees us: it does not go to sleep before every transaction that was
+-- writing when it announced has ended (`cb_writers`), and it has looked again. A lost notification costs one poll, never a run.
 --
 -- Locks: leases, then workers by id.
 

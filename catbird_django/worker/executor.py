@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import django.db
-from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from catbird_django.client.context import Reporter
@@ -21,7 +21,7 @@ from catbird_django.failpoints import reach
 from catbird_django.worker.doubts import Doubts, InDoubt
 from catbird_django.worker.handler_connections import give_up_connections, reset_connections
 from catbird_django.worker.handlers import Handler
-from catbird_django.worker.outcome import Canceled, Completed, Outcome, Released, Skipped, failure
+from catbird_django.worker.outcome import Completed, Outcome, Released, Skipped, canceled, failure
 from catbird_django.worker.watchdog import Abandoned, Attempt, Watchdog
 
 logger = logging.getLogger("catbird.worker")
@@ -42,7 +42,11 @@ class Executor:
         watchdog: Watchdog,
         doubts: Doubts | None = None,
         run_in_process: RunInProcess | None = None,
+        interrupt_grace: timedelta = timedelta.max,
+        left_thread: Callable[[Claim], None] = lambda _: None,
     ) -> None:
+        self._interrupt_grace = interrupt_grace.total_seconds()
+        self._left_thread = left_thread
         self._run_in_process = run_in_process
         self._watchdog = watchdog
         self._handlers = handlers
@@ -114,9 +118,26 @@ class Executor:
             outcome: Outcome = self._completed(handler, claim, await _await_in_time(handler, arguments))
         except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
             outcome = self._failed(handler, claim, error)
-        if threads in SyncToAsync.context_to_thread_executor:
-            await _close_connections()
+        if threads in SyncToAsync.context_to_thread_executor and not await self._close_connections(threads):
+            self._left_thread(claim)
         return outcome
+
+    async def _close_connections(self, threads: ThreadSensitiveContext) -> bool:
+        """Close what the handler's sync_to_async calls have opened, on their thread; False if one keeps it busy.
+
+        Cancelling the handler does not stop that call. It keeps its thread, and the slot goes on without it (T8).
+        """
+        thread = SyncToAsync.context_to_thread_executor[threads]
+        closed = asyncio.wrap_future(thread.submit(connections.close_all))
+        # A handler may have been cancelled as it returned; that must not keep its connections open.
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([closed], timeout=self._interrupt_grace)
+                break
+        if not closed.done():
+            del SyncToAsync.context_to_thread_executor[threads]
+            thread.shutdown(wait=False)  # after what it does, and after the closing
+        return closed.done()
 
     def _arguments(self, handler: Handler, claim: Claim) -> list[Any]:
         self._refuse_late(claim)
@@ -140,7 +161,7 @@ class Executor:
         if self._is_canceled(claim):
             return Released(claim)  # whatever is reported of it now, the run ends canceled
         if isinstance(error, Cancel):
-            return Canceled(claim, error.reason)
+            return canceled(claim, error.reason)
         if isinstance(error, InDoubt):
             return Released(claim)
         if isinstance(error, Snooze):
@@ -160,7 +181,8 @@ class Executor:
 
     def _retry_in(self, handler: Handler, claim: Claim, error: BaseException) -> timedelta | None:
         try:
-            delay = handler.retry.delay_after(error, claim.failure_count)
+            is_asked_for = isinstance(error, Retry)
+            delay = handler.retry.delay_after(error, claim.failure_count, is_asked_for=is_asked_for)
         except Exception:
             logger.exception("backoff raised, no retry", extra={handler.what: handler.name, "run_id": claim.run_id})
             return None
@@ -203,12 +225,3 @@ def _as_timeout(error: BaseException, timeout: timedelta) -> BaseException:
 
 def _too_long(timeout: timedelta) -> str:
     return f"took longer than {timeout.total_seconds():g} s"
-
-
-async def _close_connections() -> None:
-    """Close what the handler's sync_to_async calls have opened, on the thread that they ran on."""
-    # A handler may have been cancelled as it returned; that must not keep its connections open.
-    for _ in range(2):
-        with contextlib.suppress(asyncio.CancelledError):
-            await sync_to_async(connections.close_all)()
-            return

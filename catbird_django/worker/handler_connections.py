@@ -22,7 +22,8 @@ OpenConnections = dict[str, BaseDatabaseWrapper]  # by alias
 # What stays with the session when the transaction is over: settings, roles, subscriptions, session locks.
 CHANGES_THE_SESSION = re.compile(
     r"\A\s*(SET(?!\s+(LOCAL|TRANSACTION|CONSTRAINTS)\b)|RESET|DISCARD|LISTEN)\b"
-    r"|\bset_config\s*\(|\bpg_(try_)?advisory_lock",
+    r"|\bset_config\s*\((?![^()]*,\s*true\s*\))"  # with true it is over with the transaction
+    r"|\bpg_(try_)?advisory_lock",
     re.IGNORECASE,
 )
 

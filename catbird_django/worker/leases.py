@@ -21,6 +21,8 @@ from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
 
+LETTING_GO = 0.1  # seconds that pass, at most, between the commit of a settlement and our hearing of it
+
 
 class LeaseKeeper:
     """Renews every third of a lease, on a thread and a connection of its own, so that no busy handler can delay it."""
@@ -124,12 +126,21 @@ class LeaseKeeper:
 
     def _renew_all(self, kind: Kind, deliveries: Sequence[AnyDelivery]) -> None:
         verdicts = kind.extend(deliveries, lease=self._lease, using=self._using)
+        stale = []
         for delivery, verdict in zip(deliveries, verdicts, strict=True):
             if verdict is SettleVerdict.CANCELING and delivery not in self._canceled:
                 self._canceled.add(delivery)
                 self._stop_handler(delivery)
-            # What was settled meanwhile is stale too; only what we still hold was lost.
             elif verdict is SettleVerdict.STALE and delivery in self._held:
+                stale.append(delivery)
+        if stale:
+            self._stop_lost(stale)
+
+    def _stop_lost(self, stale: Sequence[AnyDelivery]) -> None:
+        """Stop the handlers of those claims that were lost; the others were only settled meanwhile."""
+        time.sleep(LETTING_GO)
+        for delivery in stale:
+            if delivery in self._held:
                 logger.warning("claim was lost", extra={"run_id": delivery.run_id})
                 self._held.discard(delivery)
                 self._canceled.add(delivery)  # until its outcome comes, to be dropped

@@ -11,6 +11,7 @@ from catbird_django.engine.steps import Claim
 
 MAX_MESSAGE = 8 * 1024  # characters; an exception may say anything, at any length
 MAX_TRACEBACK = 32 * 1024
+MAX_REASON = 2000
 
 
 class Completed(NamedTuple):
@@ -70,7 +71,12 @@ def failure(claim: Claim, error: BaseException, retry_in: timedelta | None = Non
     )
 
 
-def _text_of(error: BaseException) -> str:
+def canceled(claim: Claim, reason: object) -> Canceled:
+    """Say why a handler wants its run canceled, so that it can be stored, whatever it is."""
+    return Canceled(claim, _clean(_text_of(reason), MAX_REASON))
+
+
+def _text_of(error: object) -> str:
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - __str__ is the user's code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -17,7 +18,9 @@ from catbird_django.worker.patience import Calling
 logger = logging.getLogger("catbird.worker")
 
 LIMIT = 1000  # runs moved in one transaction
-SHORTEST_PAUSE = 0.01  # seconds: a due time in the past must not become a busy loop
+SHORTEST_PAUSE = 0.01  # seconds
+GATHER = 0.05  # seconds between two rounds that others wake us for: who queues many delayed runs wakes us for each
+PAUSE_OVERDUE = 0.25  # what should have been moved and was not, somebody has locked: no busy loop meanwhile
 
 
 class Ticker:
@@ -43,6 +46,8 @@ class Ticker:
         self._wake_workers = wake_workers
         self._woken = threading.Event()
         self._stopping = False
+        self._is_elected = False
+        self._ticked_at = 0.0
         self._first_pause = 0.0
         self._thread = threading.Thread(target=self._run, name="catbird-tick", daemon=True)
 
@@ -55,8 +60,9 @@ class Ticker:
         return self._thread.is_alive()
 
     def wake(self) -> None:
-        """A run may be due earlier than we know."""
-        self._woken.set()
+        """A run may be due earlier than we know. Whoever is not elected leaves that to the one who is."""
+        if self._is_elected:
+            self._woken.set()
 
     def stop(self) -> None:
         self._stopping = True
@@ -70,11 +76,13 @@ class Ticker:
     def _loop(self) -> None:
         pause = self._first_pause
         while True:
-            self._woken.wait(pause)
+            if self._woken.wait(pause) and not self._stopping:
+                time.sleep(max(0.0, self._ticked_at + GATHER - time.monotonic()))
             self._woken.clear()
             if self._stopping:
                 break
             pause = self._tick()
+            self._ticked_at = time.monotonic()
         connections.close_all()
 
     def _tick(self) -> float:
@@ -94,6 +102,7 @@ class Ticker:
             logger.warning("cannot do the upkeep, trying again", extra={"error": str(error)})
             connections.close_all()
             return self._interval.total_seconds()
+        self._is_elected = tick.is_elected
         self._ticked(tick)
         if tick.lost_count:
             logger.warning("runs had lost their worker", extra={"count": tick.lost_count})
@@ -103,4 +112,4 @@ class Ticker:
         if tick.is_full:
             return 0
         interval = self._interval if tick.next_due_in is None else min(self._interval, tick.next_due_in)
-        return max(SHORTEST_PAUSE, interval.total_seconds())
+        return max(SHORTEST_PAUSE if interval > timedelta(0) else PAUSE_OVERDUE, interval.total_seconds())

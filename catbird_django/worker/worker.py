@@ -114,6 +114,8 @@ class Worker:
             watchdog=self._watchdog,
             doubts=self._doubts,
             run_in_process=self._processes.run,
+            interrupt_grace=settings.interrupt_grace,
+            left_thread=self._leave_thread,
         )
         self._settlement = Settlement(
             using=self._using,
@@ -301,6 +303,7 @@ class Worker:
         """Be on record again, after others took this worker for gone."""
         self._presence.come_back()
         self._wakeups.tell_again()
+        self._claim_loop.notified()  # its announcement went with the row: it must be made again
 
     def _hand_over(self, claims: Sequence[Claim]) -> None:
         """Give claims to whoever runs them."""
@@ -330,6 +333,11 @@ class Worker:
         self._abandoned.add(attempt.claim.delivery)
         self._runners.replace(attempt.thread)
         self._finish(outcome)
+        self.abandoned_count += 1
+
+    def _leave_thread(self, claim: Claim) -> None:
+        """Count a thread that an async handler has left behind, busy with something that could not be stopped."""
+        logger.error("a thread of an async handler could not be stopped", extra={"run_id": claim.run_id})
         self.abandoned_count += 1
 
     def _tell(self) -> None:

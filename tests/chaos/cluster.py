@@ -34,23 +34,12 @@ SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "on",
-    "max_connections": "60",
+    "max_connections": "120",
     "superuser_reserved_connections": "15",
     "shared_buffers": "64MB",
     "deadlock_timeout": "200ms",
     "log_line_prefix": "%m [%p] %d ",
 }
-
-# Every run's history begins with its birth, so that the doctor can check the whole of it (E1).
-NOTE_BIRTHS = """
-    CREATE FUNCTION chaos_note_birth() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor)
-        VALUES (clock_timestamp(), 'task', NEW.id, 'queued', '', 'queued', 'client');
-        RETURN NULL;
-    END $$;
-    CREATE TRIGGER chaos_note_birth AFTER INSERT ON cb_task_runs FOR EACH ROW EXECUTE FUNCTION chaos_note_birth();
-"""
 
 
 class Cluster:
@@ -128,8 +117,6 @@ class Cluster:
         self.execute(f"CREATE DATABASE {TEMPLATE} OWNER {WORKER_ROLE}")
         command = [sys.executable, "-m", "tests.chaos.prepare"]
         subprocess.run(command, cwd=CHECKOUT, env=self.environment(TEMPLATE), check=True)
-        self.execute(NOTE_BIRTHS, database=TEMPLATE)
-        self.execute("ALTER FUNCTION chaos_note_birth() SECURITY DEFINER", database=TEMPLATE)
 
     def environment(self, database: str, *, url: str | None = None) -> dict[str, str]:
         """What a process needs to know to work on that database."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from uuid import uuid4
 
 import psycopg
 
@@ -21,6 +22,7 @@ def table(schema: str) -> str:
         CREATE SCHEMA {schema};
         CREATE TABLE {schema}.fx (
             id bigserial PRIMARY KEY,
+            word uuid NOT NULL UNIQUE,
             run bigint NOT NULL,
             attempt integer NOT NULL,
             pid integer NOT NULL,
@@ -33,10 +35,12 @@ def table(schema: str) -> str:
 def write(run: int, attempt: int, phase: str) -> None:
     """Write down that this process is at this point of a run; try again while the server is away."""
     deadline = time.monotonic() + PATIENCE
+    word = uuid4()  # a server that dies may have committed what it did not answer: said again, it is still one word
     while True:
         try:
             _connection().execute(
-                "INSERT INTO fx (run, attempt, pid, phase) VALUES (%s, %s, %s, %s)", [run, attempt, os.getpid(), phase]
+                "INSERT INTO fx (word, run, attempt, pid, phase) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                [word, run, attempt, os.getpid(), phase],
             )
             return
         except psycopg.Error:

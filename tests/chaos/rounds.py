@@ -146,9 +146,10 @@ class Round:
     def run_many(self, task: str, count: int, input: str = '{"seconds": 0}') -> list[int]:
         """Queue many runs at once, with the same input as JSON text."""
         try:
-            ids = [answer.run_id for answer in run_tasks(task, [input] * count, using=self.using) if answer.run_id]
+            answers = run_tasks(task, [input] * count, all_events=True, using=self.using)
         finally:
             connections[self.using].close()
+        ids = [answer.run_id for answer in answers if answer.run_id]
         self.accepted += ids
         return ids
 

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from django.test import override_settings
 from pytest_django.plugin import DjangoDbBlocker
 
 from tests.chaos.campaign import Result, play, summary
 from tests.chaos.cluster import CHECKOUT, LEDGER, Cluster
+from tests.chaos.conftest import ALL_EVENTS
 from tests.chaos.rounds import Round
 from tests.chaos.scenario import Scenario, Skipped, all_scenarios
 
@@ -23,7 +25,7 @@ def played(cluster: Cluster, django_db_blocker: DjangoDbBlocker) -> Play:
     """Play a function as a scenario that must see `the fault`."""
 
     def play_it(function: Callable[[Round], None]) -> Result:
-        with django_db_blocker.unblock():
+        with django_db_blocker.unblock(), override_settings(CATBIRD=ALL_EVENTS):
             scenario = Scenario("made_up", function, ("the fault",), is_alone=True)
             return play(cluster, scenario, seed=1, is_short=True)
 
@@ -80,7 +82,8 @@ def test_an_execution_without_a_claim_is_found(played: Play) -> None:
     def fault(round_: Round) -> None:
         run_id = round_.run("echo", 1)
         round_.cluster.execute(
-            f"INSERT INTO {round_.database}.fx (run, attempt, pid, phase) VALUES ({run_id}, 1, 1, 'begin')",
+            f"INSERT INTO {round_.database}.fx (word, run, attempt, pid, phase)"
+            f" VALUES (gen_random_uuid(), {run_id}, 1, 1, 'begin')",
             database=LEDGER,
         )
         round_.cluster.execute(

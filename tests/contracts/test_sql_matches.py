@@ -16,7 +16,7 @@ from catbird_django.engine.call import Function
 from catbird_django.engine.schema import expected_version
 from catbird_django.migrations._install_sql import _frozen_in, _installed_before
 from catbird_django.models import TaskRun
-from catbird_django.statuses import TaskStatus
+from catbird_django.statuses import TERMINAL_STATUSES, TaskStatus
 
 PRESENT = Path(catbird_django.__file__).parent / "sql"
 SECURITY_DEFINER = {
@@ -122,6 +122,44 @@ def test_hot_functions_have_no_loops_and_no_advisory_locks() -> None:
     assert not re.search(r"\bLOOP\b|\badvisory\b|\bpg_sleep\b", text, re.IGNORECASE)
 
 
+@pytest.mark.parametrize("function", ["cb_claim_tasks", "cb_claim_suspect_tasks"])
+def test_a_claim_touches_no_table_but_that_of_the_runs(function: str) -> None:
+    """R4: no join with another table in the claim."""
+    body = re.search(rf"FUNCTION {function}\(.*?\$\$(.*?)\$\$", (PRESENT / "tasks.sql").read_text(), re.DOTALL)[1]
+    [statement] = [part for part in body.split(";") if "UPDATE cb_task_runs" in part]
+
+    assert "FOR UPDATE SKIP LOCKED" in statement
+    assert set(re.findall(r"\bcb_\w+", statement)) == {"cb_task_runs"}
+
+
+def test_runs_are_locked_without_their_keys_or_without_waiting() -> None:
+    """R6: claims take FOR UPDATE SKIP LOCKED and wait for nobody; all else leaves room for children to be inserted."""
+    for path in PRESENT.glob("*.sql"):
+        code = re.sub(r"--.*", "", path.read_text())
+        # Breakers have no children, and whoever waits for one has nothing else to do.
+        assert not re.search(r"\bFOR UPDATE\b(?! SKIP LOCKED)", code) or path.name == "breakers.sql"
+
+
+def test_the_statuses_that_are_final_are_one_list() -> None:
+    """R8: terminal ones, live ones, and, for idempotency keys, live ones and those that had their effect."""
+    live = set(TaskStatus.values) - TERMINAL_STATUSES
+    known = [TERMINAL_STATUSES, live, live | {"completed", "skipped"}]
+    for path in PRESENT.glob("*.sql"):
+        for text in re.findall(r"(?:IN \(|ARRAY\[)((?:'\w+'(?:, )?){3,})[)\]]", path.read_text()):
+            listed = set(re.findall(r"\w+", text))
+            if {"expired", "canceling"} & listed and listed <= set(TaskStatus.values):
+                assert listed in known, f"{path.name}: {text}"
+
+
+def test_there_are_three_channels() -> None:
+    """R9: fixed ones, never built from a name."""
+    text = "\n".join(path.read_text() for path in PRESENT.glob("*.sql"))
+    channels = re.findall(r"pg_notify\(\s*(\S+?),", text)
+
+    assert channels
+    assert set(channels) <= {"'cb_work'", "'cb_live'", "'cb_job_states'"}
+
+
 def test_time_comes_from_our_clock_alone() -> None:
     """R7."""
     for path in PRESENT.glob("*.sql"):
@@ -131,6 +169,12 @@ def test_time_comes_from_our_clock_alone() -> None:
             r"\b(now\(\)|clock_timestamp|statement_timestamp|current_timestamp|localtime)", code, re.IGNORECASE
         )
         assert len(found) == expected, path.name
+
+
+def test_no_clock_of_a_host_is_asked() -> None:
+    """R7: what Python would compare with a row; durations are measured by a clock that nobody sets."""
+    for path in (PRESENT.parent).rglob("*.py"):
+        assert not re.search(r"\b(timezone\.now|datetime\.now|time\.time)\(", path.read_text()), path.name
 
 
 @pytest.mark.django_db

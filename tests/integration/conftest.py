@@ -12,7 +12,9 @@ from django.core.management import call_command
 from django.db import connection, connections
 from pytest_django.plugin import DjangoDbBlocker
 
+from catbird_django.client import waiting
 from catbird_django.definitions.registry import registry
+from tests.examples import importing_from
 
 
 @pytest.fixture(autouse=True)
@@ -23,13 +25,10 @@ def _only_the_tasks_of_the_test() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def work_until_idle() -> Iterator[Callable[[], None]]:
-    """Run a worker as the command does, until there is nothing left to do."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield lambda: call_command("catbird_worker", until_idle=True)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+@pytest.fixture(autouse=True)
+def _watchers_of_other_tests_are_gone() -> None:
+    """What they have told the database was flushed; they stay a while, and would not tell it again."""
+    waiting._watches.clear()
 
 
 ScratchDatabase = Callable[..., str]
@@ -65,3 +64,19 @@ def _database(alias: str, *, search_path: str | None = None) -> Iterator[str]:
 def _execute(statement: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+@pytest.fixture
+def example() -> Iterator[Any]:
+    """Import modules of the example; they and their tasks are forgotten afterwards."""
+    with importing_from("first_task", "pages", "accounts", "shop", "press") as import_module:
+        yield import_module
+
+
+@pytest.fixture
+def work_until_idle() -> Iterator[Any]:
+    """Run a worker as the command does, until there is nothing left to do."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield lambda: call_command("catbird_worker", until_idle=True)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

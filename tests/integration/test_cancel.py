@@ -6,6 +6,7 @@ import asyncio
 import threading
 from datetime import timedelta
 from io import StringIO
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -74,6 +75,63 @@ def test_a_sync_handler_sees_it_in_its_context() -> None:
             handle.wait(timeout=10)
 
 
+@pytest.mark.parametrize("word", ["progress", "log", "heartbeat"])
+def test_a_sync_handler_is_left_at_its_next_word(word: str) -> None:
+    """T12: an exception at the next `ctx` call; T14."""
+    left: list[BaseException] = []
+
+    @task
+    def endless(input: None, ctx: TaskContext) -> str:
+        says = {"progress": lambda: ctx.progress(1), "log": lambda: ctx.log("on"), "heartbeat": ctx.heartbeat}[word]
+        try:
+            while True:
+                until(lambda: ctx.is_canceled)
+                says()
+        except BaseException as error:
+            left.append(error)
+            raise
+
+    with working("endless"):
+        handle = endless.run()
+        until(lambda: handle.status() is TaskStatus.STARTED)
+        handle.cancel("enough", actor="kim")
+
+        with pytest.raises(RunCanceled):
+            handle.wait(timeout=10)
+    assert [type(error).__name__ for error in left] == ["CancelRequested"]
+    run = TaskRun.objects.get()
+    assert (run.cancel_reason, run.canceled_by, run.error) == ("enough", "kim", None)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_that_may_finish_is_left_alone_and_its_result_counts(is_async: bool) -> None:
+    """T12: on_cancel="finish": neither interrupted nor told, and without a grace."""
+    release = threading.Event()
+
+    def careful(input: None, ctx: TaskContext) -> bool:
+        release.wait(10)
+        ctx.log("still here")
+        return ctx.is_canceled
+
+    async def careful_async(input: None, ctx: TaskContext) -> bool:
+        await asyncio.to_thread(release.wait, 10)
+        ctx.log("still here")
+        return ctx.is_canceled
+
+    declared = task(name="careful", on_cancel="finish")(careful_async if is_async else careful)
+    fast = {"cancel_grace": timedelta(0), "sweep_interval": timedelta(seconds=0.1), "lease": timedelta(seconds=1)}
+    with working("careful", **fast):
+        handle = declared.run()
+        until(lambda: handle.status() is TaskStatus.STARTED)
+        assert handle.cancel() is TaskStatus.CANCELING
+        renewed = TaskRun.objects.get().lease_until
+        until(lambda: TaskRun.objects.get().lease_until > renewed)
+        release.set()
+
+        assert handle.wait(timeout=10) is False
+    assert handle.status() is TaskStatus.COMPLETED
+
+
 def test_a_handler_whose_claim_was_lost_is_stopped_as_by_a_cancel() -> None:
     """W2: another worker has taken the run."""
     stopped: list[str] = []
@@ -131,6 +189,28 @@ def test_a_handler_may_cancel_its_own_run_and_is_not_tried_again() -> None:
     with pytest.raises(RunCanceled):
         handle.wait(timeout=5)
     assert TaskRun.objects.get().cancel_reason == "the order is gone"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stored"), [("a\x00b", "a\\x00b"), ("half \ud800", "half \\ud800"), (42, "42"), ("x" * 9000, "x" * 2000)]
+)
+def test_whatever_the_reason_is_the_worker_lives_and_the_run_is_canceled(reason: Any, stored: str) -> None:
+    runs: list[int] = []
+
+    @task
+    def give_up() -> None:
+        runs.append(1)
+        raise Cancel(reason)
+
+    @task
+    def go_on() -> str:
+        return "done"
+
+    canceled, other = give_up.run(), go_on.run()
+    work_off("give_up", "go_on")
+
+    assert (canceled.status(), other.status()) == (TaskStatus.CANCELED, TaskStatus.COMPLETED)
+    assert (TaskRun.objects.get(id=canceled.id).cancel_reason, len(runs)) == (stored, 1)
 
 
 def test_a_handler_that_will_not_stop_is_left_behind() -> None:

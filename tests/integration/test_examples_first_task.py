@@ -15,18 +15,12 @@ from django.db import connection, transaction
 from catbird_django import PayloadError
 from catbird_django.models import TaskRun
 from catbird_django.statuses import TaskStatus
-from tests.examples import CHECKOUT, EXAMPLES, importing_from
+from tests.examples import CHECKOUT, EXAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLE = EXAMPLES / "first_task"
-
-
-@pytest.fixture
-def example() -> Iterator[Any]:
-    with importing_from("first_task", "pages", "accounts", "shop") as import_module:
-        yield import_module
 
 
 @pytest.mark.django_db(transaction=True)
@@ -155,8 +149,9 @@ def test_parcels_wait_while_the_carrier_is_down(example: Any, work_until_idle: A
 
     work_until_idle()
 
-    failures = sum(TaskRun.objects.values_list("failure_count", flat=True))
-    assert 5 <= failures < 30
+    # How many fail depends on the machine, because what had begun when the breaker opened goes on. None fails twice.
+    assert set(TaskRun.objects.values_list("failure_count", flat=True)) == {0, 1}
+    assert TaskRun.objects.filter(failure_count=1).count() >= 5
     assert TaskRun.objects.queued().count() == 200
 
 

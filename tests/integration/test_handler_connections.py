@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from django.db import connection, connections
+from django.db.models.functions import Now
 from psycopg import sql
 
 from catbird_django import task
+from catbird_django.models import Worker
 from tests.support import work_off
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -58,6 +60,34 @@ def test_a_session_that_a_handler_has_changed_is_not_given_to_the_next(statement
 
 
 def test_a_session_that_was_only_used_is_kept() -> None:
-    plain = ["UPDATE cb_tasks SET queue = queue", "SELECT 'SET x'", "BEGIN", "SET LOCAL lock_timeout = 1", "COMMIT"]
+    plain = [
+        "UPDATE cb_tasks SET queue = queue",
+        "SELECT 'SET x'",
+        "BEGIN",
+        "SET LOCAL lock_timeout = 1",
+        "COMMIT",
+        "SELECT answer FROM set_config('lock_timeout', '1', true) AS answer",
+    ]
 
     assert len(set(backends_of(plain))) == 1
+
+
+def test_a_session_with_which_a_sleeping_worker_was_woken_is_kept() -> None:
+    sessions: list[int] = []
+
+    @task
+    def leaf() -> None: ...
+
+    @task
+    def start_another() -> None:
+        Worker.objects.update(sleeping_since=Now())
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            sessions.append(cursor.fetchone()[0])
+        leaf.run()
+
+    start_another.run_many([None] * 3)
+    work_off("start_another", concurrency=1)
+
+    assert len(sessions) == 3
+    assert len(set(sessions)) == 1

@@ -42,6 +42,22 @@ def test_a_task_that_fails_twice_succeeds_at_the_third_attempt() -> None:
     assert (run.failure_count, run.delivery_count, run.error) == (2, 3, None)
 
 
+def test_an_attempt_is_counted_for_each_failure_and_each_lost_worker_and_for_nothing_else() -> None:
+    """T7a: ctx.attempt = failures + lost + 1, however many deliveries there were."""
+    attempts: list[int] = []
+
+    @task(max_retries=3)
+    def look(input: None, ctx: TaskContext) -> None:
+        attempts.append(ctx.attempt)
+
+    look.run()
+    TaskRun.objects.update(failure_count=2, lost_count=1, delivery_count=9)
+    work_off("look")
+
+    assert attempts == [4]
+    assert TaskRun.objects.get().delivery_count == 10
+
+
 def test_a_retry_comes_by_itself_when_its_time_has_come() -> None:
     """W6: the tick sleeps until the next due time it knows, and a new earlier one wakes it."""
 
@@ -92,6 +108,18 @@ def test_a_handler_may_say_when_to_try_again() -> None:
     run = TaskRun.objects.annotate(now=Now()).get()
     assert (run.status, run.failure_count) == ("queued", 1)
     assert timedelta(hours=1, minutes=59) < run.visible_at - run.now <= timedelta(hours=2)
+
+
+def test_a_handler_that_asks_for_it_is_tried_again_whatever_classes_the_task_names() -> None:
+    @task(max_retries=1, retry_on=ConnectionError, no_retry_on=Retry)
+    def ask(input: None, ctx: TaskContext) -> str:
+        if ctx.attempt == 1:
+            raise Retry(after=0)
+        return "done"
+
+    handle = ask.run()
+    with working("ask"):
+        assert handle.wait(timeout=10) == "done"
 
 
 def test_a_retry_that_is_asked_for_needs_a_retry_left() -> None:
@@ -145,6 +173,20 @@ def test_run_at_keeps_the_time_asked_for() -> None:
 
     assert TaskRun.objects.get(run_at=moment).visible_at == moment
     assert TaskRun.objects.get(id=past.id).visible_at is None
+
+
+@pytest.mark.parametrize("delay", [90, 90.0, timedelta(seconds=90)])
+def test_a_delay_is_a_number_of_seconds_or_a_timedelta(delay: Any) -> None:
+    """T4, T3: queued, with the time asked for kept beside the time it becomes due."""
+
+    @task
+    def later() -> None: ...
+
+    later.run(delay=delay)
+
+    run = TaskRun.objects.get()
+    assert (run.status, run.visible_at) == ("queued", run.run_at)
+    assert run.run_at - run.queued_at == timedelta(seconds=90)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
+import catbird_django
 from catbird_django import (
     InvalidOption,
     PayloadError,
@@ -131,7 +134,7 @@ class Unprintable(Exception):
         SystemExit(1),
         KeyboardInterrupt(),
         Unprintable(),
-        ValueError("x" * 10_000_000),
+        ValueError("x" * 50_000_000),
         ValueError("NUL \x00 and \ud800"),
     ],
     ids=["exit", "interrupt", "unprintable", "huge", "unstorable"],
@@ -182,10 +185,37 @@ def test_a_wrong_input_is_refused_before_sql_and_the_field_is_named() -> None:
         assert TaskRun.objects.count() == 0
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("place", ["input", "headers"])
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), "a\x00b", "\ud800", b"bytes", object(), {1: "a"}, nested(200), "x" * 2**20],
+    ids=["nan", "infinity", "nul", "surrogate", "bytes", "object", "key", "deep", "big"],
+)
+def test_what_cannot_be_stored_is_refused_before_sql(value: Any, place: str) -> None:
+    """R11, T2a: neither as an input nor in the headers, and the caller's transaction stays usable."""
+
+    @task
+    def store(input: Any) -> None: ...
+
+    with transaction.atomic():
+        with pytest.raises(PayloadError, match=place):
+            store.run(value) if place == "input" else store.run(1, headers={"a": value})
+        assert TaskRun.objects.count() == 0
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
         ({"priority": 101}, "priority"),
+        ({"priority": -101}, "priority"),
+        ({"priority": True}, "priority"),
         ({"priority": 1.5}, "priority"),
         ({"queue": "No!"}, "queue"),
         ({"headers": [1]}, "headers"),
@@ -342,18 +372,18 @@ def test_a_declared_task_is_run_by_whoever_has_its_handler() -> None:
 
 
 def test_higher_priorities_are_served_first() -> None:
-    """T4b."""
+    """T4, T4b: from -100 to 100."""
     served: list[int] = []
 
     @task
     def serve(input: int) -> None:
         served.append(input)
 
-    for priority in (0, -50, 100, 7):
+    for priority in (0, -100, 100, 7):
         serve.run(priority, priority=priority)
     work_off("serve", concurrency=1)
 
-    assert served == [100, 7, 0, -50]
+    assert served == [100, 7, 0, -100]
 
 
 def test_a_worker_serves_only_its_queues_and_tasks() -> None:
@@ -407,6 +437,8 @@ def test_a_worker_presents_itself_and_says_goodbye() -> None:
 
     row = WorkerRow.objects.get(id=worker.id)
     assert (row.handlers, row.queues, row.slots) == (["charge"], ["default"], 3)
+    assert (row.host, row.pid, row.version) == (socket.gethostname(), os.getpid(), catbird_django.__version__)
+    assert row.boot_id != WorkerRow.objects.get(id=work_off("charge").id).boot_id
     assert row.stopped_at is not None
 
 

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from catbird_django import task
@@ -130,6 +131,27 @@ def test_a_thread_that_cannot_be_stopped_is_replaced_and_its_late_result_dropped
     assert error_of(stuck)["message"] == "took longer than 0.1 s, and could not be stopped"
     assert TaskRun.objects.get(id=stuck.id).failure_count == 1
     assert worker.abandoned_count == 1
+
+
+def test_a_thread_that_an_async_handler_waits_for_holds_up_neither_its_run_nor_its_slot() -> None:
+    release = threading.Event()
+
+    @task(timeout=0.1)
+    async def ask(input: bool) -> str:
+        if input:
+            await sync_to_async(release.wait)(30)
+        return "done"
+
+    stuck = ask.run(True)
+    try:
+        with working("ask", concurrency=1, interrupt_grace=_seconds(0.2), max_abandoned=5) as worker:
+            until(lambda: stuck.status() is TaskStatus.FAILED)
+            assert ask.run(False).wait(timeout=10) == "done"
+            until(lambda: Worker.objects.get(id=worker.id).abandoned_count == 1)
+    finally:
+        release.set()
+
+    assert error_of(stuck)["message"] == "took longer than 0.1 s"
 
 
 def test_after_too_many_of_them_the_worker_drains() -> None:

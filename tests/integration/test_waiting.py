@@ -7,9 +7,10 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 
 from catbird_django import (
+    RunCanceled,
     RunNotFound,
     TaskHandle,
     WaitInTransaction,
@@ -17,8 +18,9 @@ from catbird_django import (
     arun_task,
     task,
 )
+from catbird_django.client import waiting
 from catbird_django.statuses import TaskStatus
-from tests.support import until_nobody_listens, work_off
+from tests.support import second_session, until_nobody_listens, work_off
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,6 +33,51 @@ def test_waiting_for_an_unfinished_run_in_a_transaction_is_refused() -> None:
 
     with transaction.atomic(), pytest.raises(WaitInTransaction, match="after the commit"):
         charge.run().wait(timeout=5)
+
+
+def test_a_run_that_has_ended_may_be_waited_for_in_a_transaction() -> None:
+    """T5: only an unfinished one is refused."""
+
+    @task
+    def charge() -> int:
+        return 7
+
+    handle = charge.run()
+    work_off("charge")
+
+    with transaction.atomic():
+        assert handle.wait() == 7
+
+
+def test_who_waits_holds_no_transaction() -> None:
+    """T5: neither an open one, nor a snapshot that would keep dead rows."""
+
+    @task
+    def charge() -> None: ...
+
+    handle = charge.run()
+    is_over = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(WaitTimeout):
+            handle.wait(timeout=1)
+        is_over.set()
+        connections.close_all()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    held: set[tuple[str | None, bool]] = set()
+    while not is_over.is_set():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT state, backend_xmin IS NOT NULL FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " AND now() - xact_start > interval '200 ms'"
+            )
+            held.update(cursor.fetchall())
+    waiter.join(timeout=10)
+
+    assert held == set()
 
 
 def test_waiting_ends_at_its_timeout_and_the_run_goes_on() -> None:
@@ -81,6 +128,28 @@ def test_a_waiting_caller_is_told_without_polling(settings: Any) -> None:
     assert waiter_answers == ["at last"]
 
 
+def test_an_old_transaction_elsewhere_is_asked_for_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions: list[int] = []
+    find_writers = waiting.find_writers
+
+    def ask(**options: Any) -> Any:
+        questions.append(1)
+        return find_writers(**options)
+
+    monkeypatch.setattr(waiting, "find_writers", ask)
+
+    @task
+    def charge() -> None: ...
+
+    handle = charge.run()
+    with second_session() as session:
+        session.execute("SELECT pg_current_xact_id()")
+        with pytest.raises(WaitTimeout):
+            handle.wait(timeout=1.5)
+
+    assert 3 < len(questions) < 15
+
+
 async def test_async_twins() -> None:
     """Section 16."""
 
@@ -97,3 +166,7 @@ async def test_async_twins() -> None:
     assert await others[0].await_(timeout=5) == 6
     assert await by_name.await_(timeout=5) == 8
     assert await handle.astatus() is TaskStatus.COMPLETED
+    again = await handle.aretry()
+    assert await again.acancel("not needed", actor="kim") is TaskStatus.CANCELED
+    with pytest.raises(RunCanceled):
+        await again

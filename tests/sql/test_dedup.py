@@ -13,7 +13,8 @@ from catbird_django.engine import tasks
 from catbird_django.engine.tasks import RunAnswer
 from catbird_django.errors import InvalidArgument
 from catbird_django.models import TaskRun
-from catbird_django.statuses import RunVerdict
+from catbird_django.statuses import RunVerdict, TaskStatus
+from tests.factories import TaskFactory, TaskRunFactory
 from tests.support import USING, claim, register, register_worker, second_session, until
 
 
@@ -44,6 +45,25 @@ def test_keys_of_different_tasks_and_different_kinds_have_nothing_to_do_with_eac
     answers = [run("k", kind), run("k", kind, "post"), run("other", kind), run("k", other_kind)]
 
     assert {answer.verdict for answer in answers} == {RunVerdict.QUEUED}
+
+
+@pytest.mark.parametrize("status", TaskStatus.values)
+@pytest.mark.parametrize(
+    ("kind", "taken_by"),
+    [
+        ("concurrency_key", {"queued", "started", "canceling"}),
+        ("idempotency_key", {"queued", "started", "canceling", "completed", "skipped"}),
+    ],
+)
+def test_whether_a_key_is_free_depends_on_the_status_of_its_run(kind: str, taken_by: set[str], status: str) -> None:
+    """T4a, invariant 10: failed, canceled and expired runs free both kinds, completed and skipped ones free one."""
+    task = TaskFactory(name="mail")
+    traits = {} if status == "queued" else {status: True}
+    first = TaskRunFactory(task=task, **traits, **{kind: "k"})
+
+    second = run("k", f"{kind}s")
+
+    assert (second.run_id == first.pk) == (status in taken_by)
 
 
 @pytest.mark.parametrize(

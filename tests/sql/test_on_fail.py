@@ -77,6 +77,31 @@ def test_a_run_that_lost_its_worker_too_often_is_answered_for_too(charge: int) -
     assert "default" in done.queues
 
 
+def test_a_run_whose_condition_cannot_be_decided_is_answered_for_too(charge: int) -> None:
+    """T11, T6: it has failed at once, for good."""
+    tree = {"op": "gt", "field": "input", "path": ["input"], "value": 10}
+    Task.objects.filter(name="charge").update(condition={"text": "input gt 10", "tree": tree})
+
+    answers = tasks.run_tasks("charge", ["1", '"much"', "11"], using=USING)
+
+    assert [str(answer.verdict) for answer in answers] == ["skipped", "failed", "queued"]
+    answer = TaskRun.objects.get(role="on_fail")
+    assert (answer.origin_id, answer.input["input"], answer.input["attempts"]) == (answers[1].run_id, "much", 0)
+
+
+def test_an_answer_has_all_events_where_the_failed_run_has(charge: int) -> None:
+    """E1: EVENTS = "all"."""
+    queue_runs("charge", 1, all_events=True)
+    queue_runs("charge", 1)
+    for claimed in claim((charge, 0), worker_id=register_worker()):
+        fail(claimed)
+
+    first, second = TaskRun.objects.filter(role="on_fail").order_by("id")
+    assert list(Event.objects.filter(run_id__in=[first.id, second.id]).values_list("run_id", "event")) == [
+        (first.id, "queued")
+    ]
+
+
 def test_an_answer_that_fails_has_no_answer_itself(charge: int) -> None:
     """Two tasks that answer for each other would never end."""
     Task.objects.filter(name="refund").update(on_fail="charge")

@@ -35,7 +35,7 @@ HOT = [
     Hot("cb_complete_tasks", "WITH completed", "cb_task_runs_pkey"),
     Hot("cb_fail_tasks", "WITH held", "cb_task_runs_pkey"),
     Hot("cb_release_tasks", "WITH released", "cb_task_runs_pkey"),
-    Hot("cb_extend_tasks", "WITH extended", "cb_task_runs_pkey"),
+    Hot("cb_extend_tasks", "WITH held", "cb_task_runs_pkey"),
     Hot("_cb_make_tasks_due", "WITH due", "cb_task_runs_due"),
     Hot("_cb_take_back_lost_tasks", "WITH lost", "cb_task_runs_leased"),
     Hot("_cb_end_overdue_canceling_tasks", "WITH ended", "cb_task_runs_canceling"),

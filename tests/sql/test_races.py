@@ -8,15 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 
-from catbird_django.engine.tasks import Delivery
+from catbird_django.engine.tasks import Delivery, RunAnswer, run_tasks
+from catbird_django.engine.workers import announce_sleep, find_writers
 from catbird_django.models import TaskRun
 from catbird_django.statuses import CancelVerdict, SettleVerdict
 from tests.sql.test_cancel import cancel_runs
 from tests.sql.test_settle_tasks import complete, extend, fail
 from tests.sql.test_tick import expire_leases, tick_as
-from tests.support import claim, queue_runs, register, register_worker
+from tests.support import USING, claim, queue_runs, register, register_worker, second_session, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -101,8 +102,49 @@ def test_a_renewed_lease_is_kept_or_the_claim_is_lost_never_both(deliveries: lis
         [extended], _ = at_once(lambda held=delivery: extend([held]), lambda: tick_as(worker_id))
 
         run = TaskRun.objects.get(id=delivery.run_id)
+        # Locked is what it is for a moment, while the upkeep takes it back.
         expected = ("started", 0) if extended is SettleVerdict.EXTENDED else ("queued", 1)
         assert (run.status, run.lost_count) == expected
+
+
+def test_a_lock_on_one_run_costs_no_other_its_lease(deliveries: list[Delivery]) -> None:
+    """R5: a caller may cancel a run in a transaction that takes long; the keeper of its lease has others, too."""
+    locked, *others = deliveries[:3]
+    with second_session() as session:
+        session.execute("SELECT FROM cb_cancel_tasks(ARRAY[%s]::bigint[])", [locked.run_id])
+
+        assert extend([locked, *others]) == [SettleVerdict.LOCKED, SettleVerdict.EXTENDED, SettleVerdict.EXTENDED]
+        session.commit()
+
+    assert extend([locked, *others])[0] is SettleVerdict.CANCELING
+
+
+def test_a_worker_that_announces_its_sleep_is_seen_by_a_producer_or_sees_it() -> None:
+    """R9a: between the producer's question and its insert, too."""
+    register("mail")
+    worker_id = register_worker()
+    answers: list[RunAnswer] = []
+
+    def produce() -> None:
+        answers.extend(run_tasks("mail", ["1"], using=USING))
+        connections.close_all()
+
+    with second_session() as session:
+        session.execute("LOCK TABLE cb_task_runs IN SHARE MODE")  # reading is allowed, writing is not
+        producer = threading.Thread(target=produce)
+        producer.start()
+        until(_somebody_waits_to_insert)
+        announce_sleep(worker_id, using=USING)
+        writers = find_writers(using=USING)
+    producer.join(timeout=30)
+
+    assert answers[0].is_awaited or writers.oldest < writers.next
+
+
+def _somebody_waits_to_insert() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pg_locks WHERE relation = 'cb_task_runs'::regclass AND NOT granted")
+        return cursor.fetchone() is not None
 
 
 def test_cancel_and_claim() -> None:

@@ -6,8 +6,10 @@ from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.db.models.functions import Now
 
 from catbird_django.engine import tasks
+from catbird_django.engine.cancel import cancel_claimed_tasks
 from catbird_django.engine.tasks import Delivery
 from catbird_django.engine.watching import watch
 from catbird_django.models import TaskRun
@@ -35,7 +37,11 @@ def extend(deliveries: list[Delivery]) -> list[SettleVerdict]:
     return tasks.extend_tasks(deliveries, lease=LEASE, using=USING)
 
 
-ALL = [complete, fail, release, extend]
+def give_up(deliveries: list[Delivery]) -> list[SettleVerdict]:
+    return cancel_claimed_tasks([(delivery, "not needed") for delivery in deliveries], notify=True, using=USING)
+
+
+ALL = [complete, fail, release, extend, give_up]
 
 
 def claimed_deliveries(count: int) -> list[Delivery]:
@@ -115,7 +121,7 @@ def test_verdicts_come_in_the_order_given_and_a_stale_one_disturbs_nobody(settle
 
 
 @pytest.mark.parametrize("settle", ALL)
-@pytest.mark.parametrize("before", [complete, fail, release])
+@pytest.mark.parametrize("before", [complete, fail, release, give_up])
 def test_whoever_lost_its_claim_changes_nothing(before: Settle, settle: Settle) -> None:
     """R5: also not after the end (R8), and the caller's transaction stays usable."""
     deliveries = claimed_deliveries(2)
@@ -194,10 +200,15 @@ def test_ids_that_do_not_fit_into_a_notification_are_left_out() -> None:
         ({"status": "started"}, "held_means_leased"),
         ({"status": "completed"}, "completed_has_output|terminal_means_finished"),
         ({"status": "failed"}, "failed_has_error|terminal_means_finished"),
+        ({"status": "skipped"}, "terminal_means_finished"),
+        ({"status": "canceled"}, "terminal_means_finished"),
+        ({"status": "expired"}, "terminal_means_finished"),
+        ({"finished_at": Now()}, "terminal_means_finished"),
         ({"failure_count": 1}, "counts_add_up"),
     ],
 )
 def test_the_database_refuses_what_cannot_be(change: dict[str, object], rule: str) -> None:
+    """R8: what is final has ended, what is live has not; T3: and each has its time."""
     register("mail")
     queue_runs("mail", 1)
 

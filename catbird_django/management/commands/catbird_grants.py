@@ -12,7 +12,7 @@ from catbird_django.engine import grants
 from catbird_django.errors import CatbirdError
 
 KINDS = {
-    "producer": "may queue work through the producing functions, and touches no table",
+    "producer": "may queue work through the producing functions, and touch no table",
     "worker": "may call every function, and read and write catbird's tables",
     "viewer": "may read every column that holds no payload",
 }

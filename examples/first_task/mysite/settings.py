@@ -24,4 +24,4 @@ INSTALLED_APPS += ["accounts"]
 EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
 
 # What the how-to pages add.
-INSTALLED_APPS += ["shop"]
+INSTALLED_APPS += ["shop", "press"]

@@ -15,7 +15,7 @@ DIE_WITHIN = 15.0
 @scenario("killed in a handler")
 def a_run_outlives_kill_9_in_its_handler(round_: Round) -> None:
     victim = round_.start_worker()
-    run_id = round_.run("note", {"seconds": 1})
+    run_id = round_.run("note", {"seconds": 2})
     round_.until_begun(run_id)
     time.sleep(round_.random.uniform(0, 0.5))
     killed_at = victim.kill()
@@ -100,7 +100,7 @@ def a_settlement_that_was_committed_is_not_done_again(round_: Round) -> None:
 def a_sweep_that_was_killed_is_done_by_another_worker(round_: Round) -> None:
     """A first worker loses a run; a second dies while it takes it back; a third does it."""
     victim = round_.start_worker()
-    run_id = round_.run("note", {"seconds": 0.5})
+    run_id = round_.run("note", {"seconds": 1.5})
     round_.until_begun(run_id)
     victim.kill()
     round_.until_lease_ran_out(run_id)
@@ -119,7 +119,7 @@ def a_sweep_that_was_killed_is_done_by_another_worker(round_: Round) -> None:
 def a_frozen_worker_changes_nothing_when_it_wakes(round_: Round) -> None:
     """It wakes when another has finished the short run, and is still at the long one."""
     zombie = round_.start_worker()
-    short, long = round_.run("note", {"seconds": 0.5}), round_.run("note", {"seconds": 2.5})
+    short, long = round_.run("note", {"seconds": 2}), round_.run("note", {"seconds": 4})
     round_.until_begun(short)
     round_.until_begun(long)
     zombie.send(signal.SIGSTOP)

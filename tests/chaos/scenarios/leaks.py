@@ -14,6 +14,7 @@ from tests.chaos.scenario import Skipped, scenario
 SHORT, LONG = 5_000, 100_000
 CHUNK = {"echo": 900, "aecho": 900, "look_at_the_tables": 150, "alook_at_the_tables": 50}
 INPUT = {"echo": "1", "aecho": "1", "look_at_the_tables": "null", "alook_at_the_tables": "null"}
+REST = 0.3  # seconds: what async handlers open for their queries is closed by then
 MORE_MEMORY = 24 * 1024  # kB
 
 
@@ -35,11 +36,9 @@ def many_runs_through_one_worker_leave_no_leaks(round_: Round) -> None:
     samples: list[Sample] = []
     while len(round_.accepted) < total:
         runs = [run for task, count in CHUNK.items() for run in round_.run_many(task, count, INPUT[task])]
-        while round_.live(runs):
-            samples.append(sample(round_, worker))
-            time.sleep(0.1)
-    round_.until_ended(round_.accepted)
-    samples.append(sample(round_, worker))
+        round_.until_ended(runs)
+        time.sleep(REST)
+        samples.append(sample(round_, worker))
     round_.saw("all of them ran")
 
     refuse_growth(round_, samples)
@@ -62,7 +61,7 @@ def refuse_growth(round_: Round, samples: list[Sample]) -> None:
     """Compare the last fifth with the second one: in the first, caches fill."""
     fifth = max(1, len(samples) // 5)
     early, late = samples[fifth : 2 * fifth] or samples[:1], samples[-fifth:]
-    for name, allowed in (("memory", MORE_MEMORY), ("files", 2), ("threads", 1), ("connections", 1)):
+    for name, allowed in (("memory", MORE_MEMORY), ("files", 2), ("threads", 2), ("connections", 2)):
         before = statistics.median(getattr(one, name) for one in early)
         after = statistics.median(getattr(one, name) for one in late)
         round_.seen[f"{name} {before:g} → {after:g}"] += 1

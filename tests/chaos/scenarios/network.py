@@ -51,7 +51,7 @@ def a_worker_behind_a_silent_line_loses_its_runs_and_changes_nothing_later(round
     """The line comes back when another has finished the short run, and is still at the long one."""
     with proxy_for(round_) as (proxy, url):
         cut_off = round_.start_worker(url=url)
-        short, long = round_.run("note", {"seconds": 0.5}), round_.run("note", {"seconds": 2.5})
+        short, long = round_.run("note", {"seconds": 2}), round_.run("note", {"seconds": 4})
         round_.until_begun(short)
         round_.until_begun(long)
         proxy.freeze()

@@ -34,7 +34,7 @@ def work_goes_on_after_each_immediate_restart_of_the_server(round_: Round) -> No
 @scenario("in-sweep:sleep-1:1", "restarted in the sweep", alone=True)
 def a_restart_in_the_middle_of_a_sweep_only_repeats_it(round_: Round) -> None:
     victim = round_.start_worker()
-    run_id = round_.run("note", {"seconds": 0.3})
+    run_id = round_.run("note", {"seconds": 1.5})
     round_.until_begun(run_id)
     victim.kill()
     round_.until_lease_ran_out(run_id)

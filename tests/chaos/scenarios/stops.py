@@ -34,7 +34,7 @@ def an_idle_worker_stops_at_once(round_: Round) -> None:
 @scenario("stopped in a handler")
 def a_busy_worker_finishes_what_runs_and_gives_back_the_rest(round_: Round) -> None:
     worker = round_.start_worker("--concurrency", "1")
-    first = round_.run("note", {"seconds": 1})
+    first = round_.run("note", {"seconds": 2})
     round_.until_begun(first)
     second = round_.run("note", {"seconds": 0.1})
     round_.saw("stopped in a handler")

@@ -33,7 +33,7 @@ def is_working(pid: int) -> bool:
 def a_supervisor_replaces_a_worker_process_that_was_killed(round_: Round) -> None:
     supervisor = round_.start_worker("--processes", "2")
     round_.until(lambda: len(living(round_)) == 2, what="two worker processes")
-    run_id = round_.run("note", {"seconds": 1})
+    run_id = round_.run("note", {"seconds": 2})
     round_.until_begun(run_id)
     [(_, _, victim, _)] = round_.effects(run_id)
     os.kill(victim, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,6 +105,45 @@ def test_a_function_that_cannot_be_called_is_refused_with_its_place(handler: Any
 def test_a_name_in_place_of_a_function_says_what_to_write() -> None:
     with pytest.raises(TypeError, match=r"Task\('mail'"):
         task("mail")  # type: ignore[call-overload] # on purpose
+
+
+@pytest.mark.parametrize("name", ["input", "ctx", "and", "Charge", "1st", "a-b", "", "x" * 65])
+def test_a_reserved_or_bad_name_is_refused(name: str) -> None:
+    """R10."""
+    with pytest.raises(DefinitionError, match="name"):
+        task(name=name)(nothing)
+    with pytest.raises(DefinitionError, match="name"):
+        Task(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": -1}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"timeout": "5"}, "timeout"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": 1.5}, "concurrency"),
+        ({"batch_size": -1}, "batch_size"),
+        ({"breaker": (0, 60)}, "breaker"),
+        ({"breaker": (5, -1)}, "breaker"),
+        ({"breaker": 5}, "breaker"),
+        ({"retention": -1}, "retention"),
+        ({"retention": timedelta(days=36600)}, "retention"),
+        ({"isolation": "container"}, "isolation"),
+        ({"on_cancel": "ignore"}, "on_cancel"),
+        ({"on_fail": "No Name"}, "name"),
+        ({"on_fail": 7}, "name"),
+    ],
+)
+def test_a_bad_option_is_refused_and_named(options: dict[str, Any], complaint: str) -> None:
+    """T8, T9, T11, T12, T15: negative, too large, or of the wrong kind."""
+    with pytest.raises(DefinitionError, match=complaint):
+        task(**options)(nothing)
+
+
+def nothing() -> None: ...
 
 
 @pytest.mark.parametrize("queue", ["", "No", "input"])

@@ -21,7 +21,9 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
     INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor, delivery_token, details)
     SELECT _cb_now(), 'task', noted.run_id, p_event, p_from_status, p_to_status, p_actor, noted.delivery_token,
            noted.details
-    FROM unnest(p_run_ids, p_delivery_tokens, p_details) AS noted (run_id, delivery_token, details)
+    FROM ROWS FROM (
+        pg_catalog.unnest(p_run_ids), pg_catalog.unnest(p_delivery_tokens), pg_catalog.unnest(p_details)
+    ) AS noted (run_id, delivery_token, details)
     ORDER BY noted.run_id
 $$;
 
@@ -29,5 +31,5 @@ $$;
 CREATE OR REPLACE FUNCTION _cb_error_in_short(p_error jsonb)
 RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
-    SELECT jsonb_build_object('error', p_error ->> 'type', 'message', left(p_error ->> 'message', 500))
+    SELECT pg_catalog.jsonb_build_object('error', p_error ->> 'type', 'message', left(p_error ->> 'message', 500))
 $$;

@@ -98,6 +98,7 @@ BEGIN
     SELECT array_agg(id) INTO v_expired FROM expired;
 
     IF v_expired IS NOT NULL THEN
+        PERFORM _cb_note_task_events('expired', v_expired, 'queued', 'expired', 'tick');
         PERFORM _cb_tell_finished_tasks(v_expired);
     END IF;
     RETURN coalesce(cardinality(v_expired), 0);
