@@ -31,7 +31,7 @@ from catbird_django.models import FlowRun, RunLog, Step, StepRun, TaskRun, Worke
 from catbird_django.statuses import FlowStatus
 from catbird_django.worker.outcome import Completed
 from catbird_django.worker.settlement import Settlement
-from tests.support import USING, register_worker, until, work_off, working
+from tests.support import LEASE, USING, register_worker, until, work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -608,7 +608,7 @@ def test_a_result_that_the_database_refuses_fails_its_run_and_the_neighbours_com
     runs = flow.run_many(range(3))
     [step_id] = Step.objects.values_list("pk", flat=True)
     request = LaneRequest(Lane("default", -step_id, 0), 0, 3)
-    claims = claim_steps([request], worker_id=register_worker(), lease=timedelta(seconds=30), using=USING)
+    claims = claim_steps([request], worker_id=register_worker(), lease=LEASE, using=USING)
     let_go: list[Any] = []
     part = Settlement(using=USING, notify=False, settled=let_go.extend)
     part.start()
