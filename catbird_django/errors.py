@@ -55,6 +55,10 @@ class SchemaMismatch(CatbirdError):
     """The SQL functions in the database are missing or are not the ones this version calls: run `manage.py migrate`."""
 
 
+class ReadinessOverflow(CatbirdError):
+    """A step has met more requirements than it has, which cannot be; the transaction was undone."""
+
+
 class InvalidArgument(CatbirdError, ValueError):
     """A SQL function was called with arguments it must refuse; nothing was written."""
 

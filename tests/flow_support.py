@@ -1,4 +1,4 @@
-"""Flows by SQL functions alone: plans without code, runs of them, their steps claimed and completed."""
+"""Small things that tests of the flow engine say: plans by hand, runs, claims and completions by SQL functions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from catbird_django.definitions.conditions import parse_condition
-from catbird_django.engine import flows, steps
+from catbird_django.engine import flows, signals, steps
 from catbird_django.engine.tasks import LaneRequest
 from catbird_django.models import FlowRun, Step, StepRun
-from catbird_django.statuses import FlowRunVerdict, SettleVerdict
+from catbird_django.statuses import FlowRunVerdict, SettleVerdict, SignalVerdict
 from tests.support import LEASE, USING, register_worker
 
 
@@ -119,3 +119,15 @@ def statuses(run: FlowRun) -> dict[str, str]:
 def ended(run: FlowRun) -> FlowRun:
     run.refresh_from_db()
     return run
+
+
+def claim_all(count: int, worker_id: int | None = None) -> list[steps.StepClaim]:
+    """Claim so many runs of each step."""
+    ids = list(Step.objects.values_list("pk", flat=True))
+    heads = steps.find_step_lanes(ids, None, using=USING)
+    lanes = [LaneRequest(head.lane, 0, count) for head in heads]
+    return steps.claim_steps(lanes, worker_id=worker_id or register_worker(), lease=LEASE, using=USING)
+
+
+def signal(run: FlowRun, step: str, payload: Any, **options: Any) -> SignalVerdict:
+    return signals.signal_flow(run.pk, step, json.dumps(payload), actor="kim", using=USING, **options).verdict

@@ -21,12 +21,13 @@ T = TypeVar("T")
 
 MAX_ATTEMPTS = 5
 # What a loop that must go on survives: whatever Django makes of the driver's errors, and SQL that is not (yet) there.
-DATABASE_TROUBLE = (django.db.Error, errors.SchemaMismatch)
+DATABASE_TROUBLE = (django.db.Error, errors.SchemaMismatch, errors.ReadinessOverflow)
 
 LOCK_CONFLICTS = {"40P01", "40001"}
 # Classes of SQLSTATE: data exception, constraint violation, limit exceeded.
 DATA_ERRORS = {"22", "23", "54"}
 UNDEFINED_FUNCTION = "42883"
+CHECK_VIOLATION = "23514"
 
 # For the current transaction, and only for that.
 DO_NOT_WAIT_FOR_DISK = "set_config('synchronous_commit', 'off', true)"
@@ -121,6 +122,8 @@ def _raise_ours(error: DatabaseError) -> None:
     sqlstate = _sqlstate(error)
     if sqlstate in ERRORS:
         raise ERRORS[sqlstate](_message(error)) from error
+    if sqlstate == CHECK_VIOLATION and _constraint(error) == "cb_step_readiness_no_overflow":
+        raise errors.ReadinessOverflow("a step has met more requirements than it has; nothing was written") from error
     if sqlstate == UNDEFINED_FUNCTION and "cb_" in _message(error):
         raise errors.SchemaMismatch(
             f"{_message(error)}: the database does not have the SQL of this version; run `manage.py migrate catbird`"
@@ -129,11 +132,16 @@ def _raise_ours(error: DatabaseError) -> None:
 
 def blames_data(error: BaseException) -> bool:
     """Whether the values of a call are at fault, so that repeating it would not help."""
-    return (_sqlstate(error) or "")[:2] in DATA_ERRORS
+    return isinstance(error, errors.ReadinessOverflow) or (_sqlstate(error) or "")[:2] in DATA_ERRORS
 
 
 def _sqlstate(error: BaseException) -> str | None:
     return getattr(error.__cause__, "sqlstate", None)
+
+
+def _constraint(error: BaseException) -> str | None:
+    diagnostics = getattr(error.__cause__, "diag", None)
+    return getattr(diagnostics, "constraint_name", None)
 
 
 def _message(error: BaseException) -> str:

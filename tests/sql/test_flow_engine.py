@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from catbird_django.engine import flow_cancel, flows, signals, steps
-from catbird_django.engine.tasks import LaneRequest
+from catbird_django.engine import flow_cancel, flows, steps
 from catbird_django.models import FlowRun, Readiness, SignalDelivery, Step, StepInput, StepRun
 from catbird_django.statuses import CancelVerdict, FlowRunVerdict, FlowStatus, SettleVerdict, SignalVerdict, StepStatus
-from tests.flow_support import claim, complete, ended, plan, start, statuses, when
-from tests.support import LEASE, USING, register_worker
+from tests.flow_support import claim, claim_all, complete, ended, plan, signal, start, statuses, when
+from tests.support import LEASE, USING
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -120,10 +118,6 @@ def test_a_signal_counts_before_and_after_the_dependency(early: bool):
     assert signal(run, "b", {"ok": False}) is SignalVerdict.DUPLICATE
 
 
-def signal(run: FlowRun, step: str, payload: Any, **options: Any) -> SignalVerdict:
-    return signals.signal_flow(run.pk, step, json.dumps(payload), actor="kim", using=USING, **options).verdict
-
-
 def test_every_signal_that_does_not_count_is_answered_and_written_down():
     """F12, R5a."""
     run = start(
@@ -199,7 +193,7 @@ def test_one_stale_claim_in_a_batch_across_runs_disturbs_nobody():
     """F4, R5."""
     shape = plan("batch", {"name": "a"})
     runs = [start(shape) for _ in range(3)]
-    claims = _claim_all(3)
+    claims = claim_all(3)
     deliveries = sorted(one.delivery for one in claims)
     forged = steps.StepDelivery(deliveries[1].run_id, "00000000-0000-0000-0000-000000000000")
 
@@ -211,16 +205,10 @@ def test_one_stale_claim_in_a_batch_across_runs_disturbs_nobody():
     assert [ended(run).status for run in runs] == ["completed", "started", "completed"]
 
 
-def _claim_all(count: int) -> list[steps.StepClaim]:
-    ids = list(Step.objects.values_list("pk", flat=True))
-    lanes = [LaneRequest(head.lane, 0, count) for head in steps.find_step_lanes(ids, None, using=USING)]
-    return steps.claim_steps(lanes, worker_id=register_worker(), lease=LEASE, using=USING)
-
-
 def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_has_stopped():
     """F17."""
     run = start(plan("canceled", {"name": "a"}, {"name": "b"}, {"name": "c", "needs": ["a", "b"]}))
-    [claimed] = [one for one in _claim_all(100) if -one.handler_id == Step.objects.get(name="a").pk]
+    [claimed] = [one for one in claim_all(100) if -one.handler_id == Step.objects.get(name="a").pk]
     # `b` was claimed too, so give it back: one runs, one is queued, one waits.
     other = StepRun.objects.get(flow_run=run, step__name="b")
     steps.release_steps([(steps.StepDelivery(other.pk, str(other.delivery_token)), None)], notify=False, using=USING)

@@ -54,7 +54,13 @@ HOT = [
     Hot("_cb_meet_requirements", "WITH ended", "cb_step_readiness_one_per_step"),
     Hot("_cb_make_steps_due", "WITH due", "cb_step_runs_due"),
 ]
-VARIABLES = {"v_token": "uuid", "v_canceled": "bigint[]", "v_limits": "integer[]", "v_task_ids": "bigint[]", "v_claimed": "bigint[]"}
+VARIABLES = {
+    "v_token": "uuid",
+    "v_canceled": "bigint[]",
+    "v_limits": "integer[]",
+    "v_task_ids": "bigint[]",
+    "v_claimed": "bigint[]",
+}
 
 
 def plan_of(hot: Hot) -> list[dict[str, Any]]:

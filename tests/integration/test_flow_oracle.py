@@ -1,0 +1,174 @@
+"""Random flows on real workers that are killed, compared with an interpreter in plain Python.
+
+`ORACLE_FLOWS=500 python3 bootstrap.py test tests/integration/test_flow_oracle.py` runs the long version.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from catbird_django import FlowHandle, SignalRefused
+from catbird_django.conf import get_settings
+from catbird_django.definitions.registry import registry
+from catbird_django.engine.doctor import examine
+from catbird_django.models import FlowRun, StepRun
+from catbird_django.statuses import TERMINAL_STATUSES, SignalVerdict
+from tests.oracle.flows import Decision, declare
+from tests.oracle.interpreter import Expectation, interpret
+from tests.oracle.shapes import FlowShape, random_flow
+
+ROOT = Path(__file__).parents[2]
+FLOWS = int(os.environ.get("ORACLE_FLOWS", "60"))
+WORKERS = 3
+QUICK = (
+    '{"LEASE": 2, "SWEEP_INTERVAL": 0.3, "POLL_INTERVAL": 0.3, "IDLE_POLL_INTERVAL": 0.5, "EVENTS": "all",'
+    ' "CONCURRENCY": 4}'
+)
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120 + 2 * FLOWS)]
+
+
+@dataclass
+class Workers:
+    """Real worker processes; one that is killed is replaced."""
+
+    database_url: str
+    chance: random.Random
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    kills: int = 0
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "DATABASE_URL": self.database_url,
+            "DJANGO_SETTINGS_MODULE": "tests.oracle.settings",
+            "ORACLE_FLOWS": str(FLOWS),
+            "CATBIRD": QUICK,
+        }
+        command = [sys.executable, str(ROOT / "manage.py"), "catbird_worker"]
+        quiet = subprocess.DEVNULL
+        self.processes.append(subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, cwd=ROOT))
+
+    def kill_one(self) -> None:
+        victim = self.processes.pop(self.chance.randrange(len(self.processes)))
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        self.kills += 1
+        self.start()
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def working(database_url: str, chance: random.Random) -> Iterator[Workers]:
+    workers = Workers(database_url, chance)
+    try:
+        for _ in range(WORKERS):
+            workers.start()
+        yield workers
+    finally:
+        workers.stop()
+
+
+def test_random_flows_end_as_they_must_though_workers_are_killed(database_url: str) -> None:
+    """F3-F5, F7-F12, F18: nothing lost, nothing doubled, and every step as the interpreter says."""
+    chance = random.Random(20261118)
+    with registry.isolated():
+        shapes = {seed: random_flow(seed) for seed in range(FLOWS)}
+        flows = {seed: declare(shape) for seed, shape in shapes.items()}
+        with working(database_url, chance) as workers:
+            handles = {seed: flow.run(shapes[seed].input) for seed, flow in flows.items()}
+            waiting = [(seed, name) for seed, shape in shapes.items() for name in shape.decisions]
+            chance.shuffle(waiting)  # before, while and after the steps before them run
+            give_signals_and_kill(waiting, shapes, handles, workers, chance)
+
+        differences = [difference for seed in shapes for difference in compare(shapes[seed], handles[seed].id)]
+    assert differences == []
+    assert workers.kills > 0
+    assert what_the_doctor_says() == []
+
+
+def give_signals_and_kill(
+    waiting: list[tuple[int, str]],
+    shapes: dict[int, FlowShape],
+    handles: dict[int, FlowHandle],
+    workers: Workers,
+    chance: random.Random,
+) -> None:
+    deadline = time.monotonic() + 60 + 2 * FLOWS
+    while FlowRun.objects.live().exists():
+        assert time.monotonic() < deadline, what_lives()
+        for _ in range(min(len(waiting), chance.randint(1, 8))):
+            seed, name = waiting.pop()
+            give_signal(handles[seed], name, shapes[seed])
+        if chance.random() < 0.15 and workers.kills < FLOWS // 6:
+            workers.kill_one()
+        time.sleep(0.1)  # between two looks
+
+
+def give_signal(handle: FlowHandle, step: str, shape: FlowShape) -> None:
+    """Give a step its signal; a step that was skipped, or whose run has ended, does not want it any more."""
+    decision = shape.decisions[step]
+    try:
+        handle.signal(step, Decision(ok=bool(decision["ok"]), value=int(decision["value"])), actor="oracle")
+    except SignalRefused as refused:
+        if refused.verdict is not SignalVerdict.LATE:
+            raise
+
+
+def what_lives() -> list[tuple[int, str, str]]:
+    live = StepRun.objects.live().filter(flow_run__status="started").select_related("step")[:10]
+    return [(run.flow_run_id, run.step.name, run.status) for run in live]
+
+
+def compare(shape: FlowShape, run_id: int) -> list[str]:
+    """What is different from what the interpreter says."""
+    expected, run = interpret(shape), FlowRun.objects.get(pk=run_id)
+    steps = {one.step.name: one for one in StepRun.objects.filter(flow_run=run).select_related("step")}
+    found = []
+    if run.status != expected.status:
+        found.append(f"{shape.name}: {run.status}, not {expected.status}: {run.error}")
+    elif run.status == "failed":
+        if run.error["step"] not in expected.failing:
+            found.append(f"{shape.name}: failed in {run.error['step']}, not in one of {expected.failing}")
+    elif run.output != expected.output(shape):
+        found.append(f"{shape.name}: gave {run.output}, not {expected.output(shape)}")
+    return found + [text for name, one in steps.items() for text in _compare_step(shape, name, one, expected, run)]
+
+
+def _compare_step(shape: FlowShape, name: str, one: StepRun, expected: Expectation, run: FlowRun) -> list[str]:
+    end = expected.steps[name]
+    if one.status not in TERMINAL_STATUSES:
+        return [f"{shape.name}.{name} still lives: {one.status}"]
+    if run.status == "failed" and one.status == "canceled":
+        return []  # what the failure has stopped
+    if (one.status, one.output, one.skip_reason) != (end.status, end.output, end.reason):
+        return [f"{shape.name}.{name}: {one.status} {one.output} {one.skip_reason!r}, not {end}"]
+    return []
+
+
+def what_the_doctor_says() -> list[object]:
+    settings = get_settings()
+    findings = examine(
+        lease=settings.lease,
+        sweep=settings.sweep_interval,
+        worker_ttl=settings.worker_ttl,
+        patience=settings.lease,
+        is_notifying=settings.notify,
+        using=settings.database,
+    )
+    return [finding for finding in findings if finding.severity == "error"]
