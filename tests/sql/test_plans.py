@@ -61,12 +61,6 @@ VARIABLES = {
     "v_task_ids": "bigint[]",
     "v_claimed": "bigint[]",
 }
-    "v_token": "uuid",
-    "v_canceled": "bigint[]",
-    "v_limits": "integer[]",
-    "v_task_ids": "bigint[]",
-    "v_claimed": "bigint[]",
-}
 
 
 def plan_of(hot: Hot) -> list[dict[str, Any]]:
