@@ -12,7 +12,7 @@ from catbird_django.worker.capacity import Capacities, Capacity, HandlerLimits
 from catbird_django.worker.handlers import Handler, build_handlers, runnable_tasks
 from catbird_django.worker.step_handlers import build_step_handlers, runnable_flows
 
-FIND_STEPS_EVERY = 60.0  # seconds: others may register versions of a flow with steps that we know, and hardly ever do
+FIND_STEPS_EVERY = 120.0  # seconds: others may register versions of a flow with steps that we know, and hardly ever do
 
 
 class Repertoire:

@@ -32,7 +32,7 @@ from catbird_django.models import FlowRun, RunLog, Step, StepRun, TaskRun, Worke
 from catbird_django.statuses import FlowStatus
 from catbird_django.worker.outcome import Completed
 from catbird_django.worker.settlement import Settlement
-from tests.support import USING, register_worker, until, work_off, working
+from tests.support import LEASE, USING, register_worker, until, work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -609,7 +609,7 @@ def test_a_result_that_the_database_refuses_fails_its_run_and_the_neighbours_com
     runs = flow.run_many(range(3))
     [step_id] = Step.objects.values_list("pk", flat=True)
     request = LaneRequest(Lane("default", -step_id, 0), 0, 3)
-    claims = claim_steps([request], worker_id=register_worker(), lease=timedelta(seconds=30), using=USING)
+    claims = claim_steps([request], worker_id=register_worker(), lease=LEASE, using=USING)
     let_go: list[Any] = []
     part = Settlement(using=USING, notify=False, settled=let_go.extend)
     part.start()
@@ -621,3 +621,40 @@ def test_a_result_that_the_database_refuses_fails_its_run_and_the_neighbours_com
 
     assert [run.status() for run in runs] == ["completed", "failed", "completed"]
     assert sorted(let_go) == sorted(held.delivery for held in claims)
+
+
+def test_a_step_that_has_lost_its_worker_twice_is_claimed_alone_and_run() -> None:
+    """T7a."""
+    flow = Flow("suspect")
+    beside: list[int] = []
+
+    @flow.step
+    def only(input: int, ctx: StepContext) -> int:
+        beside.append(StepRun.objects.filter(status="started").count())
+        return ctx.attempt
+
+    suspect, *others = flow.run_many(range(4))
+    StepRun.objects.filter(flow_run_id=suspect.id).update(lost_count=2, delivery_count=2)
+    work_off(concurrency=1)
+
+    assert suspect.wait(timeout=5) == 3
+    assert [run.wait(timeout=5) for run in others] == [1, 1, 1]
+    assert step_run(suspect.id, "only").delivery_count == 3
+
+
+def test_a_step_that_loses_its_worker_too_often_fails_its_run() -> None:
+    """T7a."""
+    flow = Flow("deadly")
+
+    @flow.step(max_lost=1)
+    def only(input: int) -> int: ...
+
+    run = flow.run(1)
+    [step_id] = Step.objects.values_list("pk", flat=True)
+    request = LaneRequest(Lane("default", -step_id, 0), 0, 1)
+    claim_steps([request], worker_id=register_worker(), lease=-LEASE, using=USING)
+    StepRun.objects.update(lost_count=1, delivery_count=2)
+    work_off()
+
+    with pytest.raises(FlowFailed, match="lost its worker 2 times"):
+        run.wait(timeout=5)

@@ -26,6 +26,11 @@ class Hot:
     beginning: str
     index: str
 
+    @property
+    def table(self) -> str:
+        """The index is named after it: cb_task_runs_claimable."""
+        return "_".join(self.index.split("_")[:3])
+
 
 HOT = [
     Hot("cb_claim_tasks", "UPDATE cb_task_runs", "cb_task_runs_claimable"),
@@ -39,8 +44,23 @@ HOT = [
     Hot("_cb_make_tasks_due", "WITH due", "cb_task_runs_due"),
     Hot("_cb_take_back_lost_tasks", "WITH lost", "cb_task_runs_leased"),
     Hot("_cb_end_overdue_canceling_tasks", "WITH ended", "cb_task_runs_canceling"),
+    Hot("cb_find_step_lanes", "WITH RECURSIVE lane", "cb_step_runs_claimable"),
+    Hot("cb_find_step_lanes", "WITH RECURSIVE lane", "cb_step_runs_suspect"),
+    Hot("cb_claim_steps", "SELECT coalesce(array_agg(head.id)", "cb_step_runs_claimable"),
+    Hot("cb_claim_steps", "UPDATE cb_step_runs", "cb_step_runs_pkey"),
+    Hot("cb_complete_steps", "WITH held", "cb_step_runs_pkey"),
+    Hot("cb_fail_steps", "WITH held", "cb_step_runs_pkey"),
+    Hot("cb_extend_steps", "WITH held", "cb_step_runs_pkey"),
+    Hot("_cb_meet_requirements", "WITH ended", "cb_step_readiness_one_per_step"),
+    Hot("_cb_make_steps_due", "WITH due", "cb_step_runs_due"),
 ]
-VARIABLES = {"v_token": "uuid", "v_canceled": "bigint[]", "v_limits": "integer[]", "v_task_ids": "bigint[]"}
+VARIABLES = {
+    "v_token": "uuid",
+    "v_canceled": "bigint[]",
+    "v_limits": "integer[]",
+    "v_task_ids": "bigint[]",
+    "v_claimed": "bigint[]",
+}
 
 
 def plan_of(hot: Hot) -> list[dict[str, Any]]:
@@ -92,7 +112,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def assert_by_index(hot: Hot) -> None:
     plan = plan_of(hot)
 
-    scans = [node for node in plan if node.get("Relation Name") == CLAIMED_TABLE and "Scan" in node["Node Type"]]
+    scans = [node for node in plan if node.get("Relation Name") == hot.table and "Scan" in node["Node Type"]]
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}, scans
     assert hot.index in {node["Index Name"] for node in scans}
 

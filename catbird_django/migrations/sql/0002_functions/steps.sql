@@ -127,22 +127,20 @@ BEGIN
     IF p_suspect THEN
         v_claimed := _cb_find_suspect_steps(p_queues, p_step_ids, p_priorities);
     ELSE
-        v_claimed := ARRAY(
-            SELECT head.id
-            FROM unnest(p_queues, p_step_ids, p_priorities, p_low_ids, p_limits)
-                AS lane (queue, step_id, priority, low_id, slots)
-            CROSS JOIN LATERAL (
-                SELECT due.id
-                FROM cb_step_runs AS due
-                WHERE (due.queue, due.step_id, due.priority, due.id)
-                        >= (lane.queue, lane.step_id, lane.priority, lane.low_id)
-                  AND (due.queue, due.step_id, due.priority) <= (lane.queue, lane.step_id, lane.priority)
-                  AND due.status = 'queued' AND due.visible_at IS NULL AND due.lost_count < 2
-                ORDER BY due.queue, due.step_id, due.priority, due.id
-                LIMIT lane.slots
-                FOR UPDATE SKIP LOCKED
-            ) AS head
-        );
+        SELECT coalesce(array_agg(head.id), ARRAY[]::bigint[]) INTO v_claimed
+        FROM unnest(p_queues, p_step_ids, p_priorities, p_low_ids, p_limits)
+            AS lane (queue, step_id, priority, low_id, slots)
+        CROSS JOIN LATERAL (
+            SELECT due.id
+            FROM cb_step_runs AS due
+            WHERE (due.queue, due.step_id, due.priority, due.id)
+                    >= (lane.queue, lane.step_id, lane.priority, lane.low_id)
+              AND (due.queue, due.step_id, due.priority) <= (lane.queue, lane.step_id, lane.priority)
+              AND due.status = 'queued' AND due.visible_at IS NULL AND due.lost_count < 2
+            ORDER BY due.queue, due.step_id, due.priority, due.id
+            LIMIT lane.slots
+            FOR UPDATE SKIP LOCKED
+        ) AS head;
     END IF;
     UPDATE cb_step_runs AS run
     SET status = 'started',
