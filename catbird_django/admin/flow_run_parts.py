@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def step_table(steps: Sequence[Any]) -> SafeString:
     """The steps of a run: how each is, when it was queued, how long it waited and ran, and how often it was tried."""
     headings = [_("step"), _("status"), _("queued"), _("waited"), _("ran"), _("deliveries"), _("failures"), _("worker")]
-    return table(headings, (("", *_step_cells(step)) for step in steps))
+    return table(headings, (("", *_step_cells(step)) for step in steps), row_class="catbird-wide")
 
 
 def _step_cells(step: Any) -> list[object]:
@@ -65,7 +65,7 @@ def _data_of(step: Any, received: list[Received]) -> SafeString:
         parts.append((_("error"), error_block(step)))
     if step.output_text is not None:
         parts.append((_("output"), _json(step.output_text)))
-    return format_html_join("", '<div class="catbird-value"><span class="quiet">{}</span>{}</div>', parts)
+    return format_html_join("", '<div class="catbird-value"><span class="quiet">{}</span> {}</div>', parts)
 
 
 def _json(text: str) -> SafeString | str:
@@ -76,11 +76,11 @@ def _json(text: str) -> SafeString | str:
 def signal_table(signals: Sequence[Any]) -> SafeString:
     """Who gave which signal, when, and whether it counted."""
     headings = [_("at"), _("step"), _("by"), _("verdict"), _("payload")]
-    return table(headings, (("", *_signal_cells(one)) for one in signals))
+    return table(headings, (("", *_signal_cells(one)) for one in signals), row_class="catbird-wide")
 
 
 def _signal_cells(given: Any) -> list[object]:
     verdict = SignalVerdict(given.verdict).label if given.verdict in SignalVerdict.values else given.verdict
-    said = format_html('{} <span class="quiet">{}</span>', verdict, given.message)
     payload = EMPTY if given.payload_text is None else _json(given.payload_text)
-    return [moment(given.at), given.step, given.actor or EMPTY, said, payload]
+    said = format_html('<span class="quiet">{}</span>{}', given.message, payload)
+    return [moment(given.at), given.step, given.actor or EMPTY, verdict, said]

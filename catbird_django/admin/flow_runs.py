@@ -248,7 +248,8 @@ def _history(run: FlowRun, *, with_details: bool) -> SafeString:
         for one in history_of_flow(run, step_names)
     ]
     # Details, and who did something, may name people.
-    return table(headings, rows) if with_details else table(headings[:5], (row[:6] for row in rows))
+    shown = (headings, rows) if with_details else (headings[:5], [row[:6] for row in rows])
+    return table(*shown, row_class="catbird-wide")
 
 
 def _compact(details: Any) -> str:

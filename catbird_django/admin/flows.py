@@ -104,7 +104,8 @@ class FlowAdmin(ReadOnlyAdmin):
     @admin.display(description=_("steps"))
     def step_table(self, flow: Flow) -> SafeString | str:
         headings = [_now("step"), _now("needs"), _now("only if"), _now("signal"), _now("retries"), _now("handler")]
-        return table(headings, (("", *_step_cells(step)) for step in read_plan(flow).steps))
+        rows = (("", *_step_cells(step)) for step in read_plan(flow).steps)
+        return table(headings, rows, row_class="catbird-wide")
 
     @admin.display(description=_("output"))
     def output_names(self, flow: Flow) -> SafeString | str:

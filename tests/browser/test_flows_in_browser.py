@@ -44,10 +44,10 @@ def test_someone_finds_what_waits_for_them_and_approves_it(page: Page, waiting: 
 
     page.click("text=Give signal to approve")
     page.fill("textarea", '{"by": "kim"}')
-    page.click("text=Give signal")
+    page.click("[type=submit].default")
     expect(page.locator(".errorlist")).to_contain_text("signal.ok")
     page.fill("textarea", '{"by": "kim", "ok": true}')
-    page.click("text=Give signal")
+    page.click("[type=submit].default")
 
     expect(page.locator(".messagelist")).to_contain_text("The signal was given to approve.")
     run_steps()
