@@ -16,7 +16,8 @@ from catbird_django.definitions.registry import registry
 
 
 @pytest.fixture(autouse=True)
-def _only_the_tasks_of_the_test() -> Iterator[None]:
+def _only_the_tasks_of_the_test(_django_db_marker: None) -> Iterator[None]:
+    """Inside of the database's fixture: emptying it registers what is declared, and this is over by then."""
     with registry.isolated():
         registry.tasks.clear()
         registry.flows.clear()
