@@ -11,7 +11,8 @@ from catbird_django.definitions.registry import registry
 from catbird_django.engine import steps
 from catbird_django.models import Step
 from catbird_django.statuses import SettleVerdict
-from tests.support import LEASE, USING, register_worker
+from tests.flow_support import claim_all
+from tests.support import USING
 
 
 @dataclass
@@ -54,25 +55,17 @@ def declare_orders(name: str = "order", **options: Any) -> Flow[Order, str]:
     return orders
 
 
-def claim_steps() -> list[steps.StepClaim]:
-    """Claim every step run that is due."""
-    ids = list(Step.objects.values_list("pk", flat=True))
-    heads = steps.find_step_lanes(ids, None, using=USING)
-    lanes = [(head.queue, head.step_id, head.priority, 0, 100) for head in heads]
-    return steps.claim_steps(lanes, worker_id=register_worker(), lease=LEASE, using=USING)
-
-
 def run_steps() -> list[str]:
     """Run whatever is due, and what becomes due by it, until nothing is left; return the names of what ran."""
     ran: list[str] = []
-    while claims := claim_steps():
+    while claims := claim_all(100):
         for claim in claims:
             ran.append(_run(claim))
     return ran
 
 
 def _run(claim: steps.StepClaim) -> str:
-    stored = Step.objects.select_related("flow").get(pk=claim.step_id)
+    stored = Step.objects.select_related("flow").get(pk=-claim.handler_id)
     definition = registry.flow(stored.flow.name).definition.steps[stored.name]
     values: dict[str, Any] = {name: json.dumps(value) for name, value in json.loads(claim.outputs or "{}").items()} | {
         "input": claim.input,

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.admin import SimpleListFilter
 from django.utils.translation import gettext_lazy as _
 
+from catbird_django.models import Flow, FlowRun
 from catbird_django.monitoring import queries
 from catbird_django.monitoring.permissions import may_view_payload
 from catbird_django.monitoring.worker_states import WorkerState
-from catbird_django.statuses import TaskStatus
+from catbird_django.statuses import FlowStatus, TaskStatus
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
     from django.http import HttpRequest
 
-    from catbird_django.models import Task, TaskRun, Worker
+    from catbird_django.models import TaskRun, Worker
 
 MAX_CHOICES = 100
 """At most so many are listed; the address takes any other, and the search finds tasks by name."""
@@ -34,6 +35,39 @@ class StatusFilter(SimpleListFilter):
         return queryset if status is None else queries.of_status(queryset, status)
 
 
+class FlowStatusFilter(SimpleListFilter):
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return list(FlowStatus.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[FlowRun]) -> QuerySet[FlowRun]:
+        status = self.value()
+        return queryset if status is None else queryset.filter(status=status)
+
+
+class FlowFilter(SimpleListFilter):
+    title = _("flow")
+    parameter_name = "flow"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        names = queries.flows().order_by("name").values_list("name", flat=True).distinct()
+        return [(name, name) for name in names[:MAX_CHOICES]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[FlowRun]) -> QuerySet[FlowRun]:
+        name = self.value()
+        return queryset if name is None else queryset.filter(flow_name=name)
+
+
+class FlowNameFilter(FlowFilter):
+    """By name, of versions of flows."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        name = self.value()
+        return queryset if name is None else queryset.filter(name=name)
+
+
 class TaskFilter(SimpleListFilter):
     title = _("task")
     parameter_name = "task"
@@ -48,16 +82,18 @@ class TaskFilter(SimpleListFilter):
 
 
 class QueueFilter(SimpleListFilter):
-    """By queue: the queues that tasks belong to. A run may have been sent to another; the address takes any."""
+    """By queue: those that tasks, or flows, belong to. A run may have been sent to another; the address takes any."""
 
     title = _("queue")
     parameter_name = "queue"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        queues = queries.tasks().order_by("queue").values_list("queue", flat=True).distinct()
+        is_about_flows = model_admin.model in (Flow, FlowRun)
+        declared: QuerySet[Any] = queries.flows() if is_about_flows else queries.tasks()
+        queues = declared.order_by("queue").values_list("queue", flat=True).distinct()
         return [(queue, queue) for queue in queues[:MAX_CHOICES]]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Task] | QuerySet[TaskRun]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         queue = self.value()
         return queryset if queue is None else queryset.filter(queue=queue)
 
@@ -88,7 +124,7 @@ class TagFilter(SimpleListFilter):
             "all": changelist.get_query_string(remove=[self.parameter_name]),
         }
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[TaskRun]:
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         tag = self.value()
         if tag is None:
             return queryset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from django.contrib.admin.utils import quote
 from django.urls import NoReverseMatch, reverse
@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
+from catbird_django.monitoring.durations import in_words
 from catbird_django.monitoring.icons import STATUS_ICONS
 from catbird_django.monitoring.json_text import laid_out
 from catbird_django.monitoring.payloads import MAX_SHOWN
@@ -99,6 +100,24 @@ def folding(summary: str, text: str, *, is_open: bool = False) -> SafeString:
         summary,
         text,
     )
+
+
+def error_block(failed: Any, *, step: str = "") -> SafeString | str:
+    """An error as our workers write it; as JSON, when somebody else did."""
+    if failed.error_type is None and failed.error_message is None:
+        return json_block(failed.error_text)
+    return format_html(
+        '<div class="catbird-error"><strong>{}</strong><span>{}</span>{}</div>{}',
+        failed.error_type or "",
+        failed.error_message or "",
+        format_html('<span class="quiet">{}</span>', _("in step %(step)s") % {"step": step}) if step else "",
+        folding(_("Traceback"), failed.error_traceback) if failed.error_traceback else "",
+    )
+
+
+def how_long(since: datetime | None, until: datetime | None, now: datetime) -> str:
+    """How long something took, or has taken so far by the database's clock."""
+    return EMPTY if since is None else in_words((until or now) - since)
 
 
 def progress_bar(progress: object, *, with_message: bool) -> SafeString | str:

@@ -13,12 +13,22 @@ from django.utils.translation import gettext_lazy as _
 
 from catbird_django.admin.filters import QueueFilter, StatusFilter, TagFilter, TaskFilter
 from catbird_django.admin.keyset_list import KeysetChangeList
-from catbird_django.admin.markup import EMPTY, badge, folding, json_block, link, moment, names, progress_bar, table
+from catbird_django.admin.markup import (
+    EMPTY,
+    badge,
+    error_block,
+    how_long,
+    json_block,
+    link,
+    moment,
+    names,
+    progress_bar,
+    table,
+)
 from catbird_django.admin.read_only import ReadOnlyAdmin
 from catbird_django.admin.run_actions import cancel_one, cancel_selected, retry_one, retry_selected
 from catbird_django.models import TaskRun
 from catbird_django.monitoring import queries
-from catbird_django.monitoring.durations import in_words
 from catbird_django.monitoring.history import MAX_LINES, MAX_SUCCESSORS, history_of, log_of, successors_of, tags_of
 from catbird_django.monitoring.paging import REACH
 from catbird_django.monitoring.payloads import with_payload_text
@@ -262,23 +272,15 @@ class TaskRunAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("waited"))
     def waited(self, run: Run) -> str:
-        return _how_long(run.queued_at, run.started_at or run.finished_at, run.read_at)
+        return how_long(run.queued_at, run.started_at or run.finished_at, run.read_at)
 
     @admin.display(description=_("ran"))
     def ran(self, run: Run) -> str:
-        return _how_long(run.started_at, run.finished_at, run.read_at)
+        return how_long(run.started_at, run.finished_at, run.read_at)
 
     @admin.display(description=_("error"))
     def error_report(self, run: RunWithPayload) -> SafeString | str:
-        if run.error_type is None and run.error_message is None:
-            return json_block(run.error_text)  # written by someone else than our workers
-        traceback = folding(_now("Traceback"), run.error_traceback) if run.error_traceback else ""
-        return format_html(
-            '<div class="catbird-error"><strong>{}</strong><span>{}</span></div>{}',
-            run.error_type or "",
-            run.error_message or "",
-            traceback,
-        )
+        return error_block(run)
 
     @admin.display(description=_("input"))
     def input_json(self, run: RunWithPayload) -> SafeString | str:
@@ -305,8 +307,3 @@ def _history(run: TaskRun, *, with_details: bool) -> SafeString:
 
 def _compact(details: Any) -> str:
     return "" if details is None else json.dumps(details, ensure_ascii=False)[:2000]
-
-
-def _how_long(since: datetime | None, until: datetime | None, now: datetime) -> str:
-    """How long something took, or has taken so far by the database's clock."""
-    return EMPTY if since is None else in_words((until or now) - since)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from django.db.models import BigIntegerField, Count, Func, Min, Model, QuerySet, Value
 
 from catbird_django.models import Breaker, Task, TaskRun, Worker
-from catbird_django.monitoring.queries import task_runs
+from catbird_django.monitoring.queries import flow_runs, task_runs
 
 M = TypeVar("M", bound=Model)
 
@@ -18,6 +18,13 @@ RECENT = 10_000
 def recent_counts(task: Task) -> dict[str, int]:
     """How many of the newest `RECENT` runs are this task's, by status; a status without any is left out."""
     counted = among_newest(task_runs(), RECENT).filter(task=task).values("status").annotate(count=Count("pk"))
+    return {row["status"]: row["count"] for row in counted.order_by("status")}
+
+
+def recent_flow_counts(flow_name: str) -> dict[str, int]:
+    """How many of the newest `RECENT` runs of flows are this flow's, by status; a status without any is left out."""
+    recent = among_newest(flow_runs(), RECENT).filter(flow_name=flow_name)
+    counted = recent.values("status").annotate(count=Count("pk"))
     return {row["status"]: row["count"] for row in counted.order_by("status")}
 
 

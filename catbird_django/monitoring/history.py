@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from catbird_django.models import Event, RunLog, RunTag, TaskRun
-from catbird_django.statuses import RunKind, TaskStatus
+from catbird_django.models import Event, FlowRun, RunLog, RunTag, TaskRun
+from catbird_django.statuses import FlowStatus, RunKind, TaskStatus
 
 MAX_EVENTS = 200
 MAX_LINES = 200
@@ -28,6 +29,8 @@ class Happening:
     to_status: str = ""
     actor: str = ""
     details: Any = None
+    step: str = ""
+    """Of a run of a flow: the step that it is about, if it is about one."""
 
 
 def history_of(run: TaskRun) -> list[Happening]:
@@ -55,7 +58,24 @@ def _life(run: TaskRun) -> Iterator[Happening]:
         yield Happening(at=run.finished_at, what=TaskStatus(run.status).label, to_status=run.status, actor=actor)
 
 
-def _of_event(event: Event) -> Happening:
+def history_of_flow(run: FlowRun, step_names: Mapping[int, str]) -> list[Happening]:
+    """What happened to a run of a flow and to its steps, oldest first, with its newest `MAX_EVENTS` events."""
+    events = Event.objects.using(run._state.db).filter(  # noqa: SLF001 - documented by Django
+        Q(run_kind=RunKind.FLOW, run_id=run.pk) | Q(run_kind=RunKind.STEP, run_id__in=list(step_names))
+    )
+    happenings = [
+        _of_event(event, step=step_names.get(event.run_id, "") if event.run_kind == RunKind.STEP else "")
+        for event in events.order_by("-pk")[:MAX_EVENTS]
+    ]
+    started = Happening(at=run.started_at, what=_("started"), to_status="started", actor=run.started_by)
+    ended = [one for one in happenings if one.step == "" and one.to_status == run.status]
+    life = [started]
+    if run.finished_at is not None and not ended:
+        life.append(Happening(at=run.finished_at, what=FlowStatus(run.status).label, to_status=run.status))
+    return sorted([*life, *reversed(happenings)], key=lambda happening: happening.at)
+
+
+def _of_event(event: Event, *, step: str = "") -> Happening:
     return Happening(
         at=event.at,
         what=event.event,
@@ -63,6 +83,7 @@ def _of_event(event: Event) -> Happening:
         to_status=event.to_status,
         actor=event.actor,
         details=event.details,
+        step=step,
     )
 
 
@@ -71,9 +92,10 @@ def log_of(run: TaskRun) -> Sequence[RunLog]:
     return list(_newest(RunLog, run)[: MAX_LINES + 1])[::-1]
 
 
-def tags_of(run: TaskRun) -> list[str]:
+def tags_of(run: TaskRun | FlowRun) -> list[str]:
     """The tags of a run, in order."""
-    tags = RunTag.objects.using(run._state.db).filter(run_kind=RunKind.TASK, run_id=run.pk)  # noqa: SLF001
+    kind = RunKind.FLOW if isinstance(run, FlowRun) else RunKind.TASK
+    tags = RunTag.objects.using(run._state.db).filter(run_kind=kind, run_id=run.pk)  # noqa: SLF001
     return sorted(tags.values_list("tag", flat=True))
 
 
@@ -81,6 +103,12 @@ def successors_of(run: TaskRun) -> list[TaskRun]:
     """The first runs that were made from this one: `MAX_SUCCESSORS`, and one more if there are more."""
     made = TaskRun.objects.using(run._state.db).filter(origin_id=run.pk).order_by("pk")  # noqa: SLF001
     return list(made.only("id", "status", "role", "task_id")[: MAX_SUCCESSORS + 1])
+
+
+def flow_successors_of(run: FlowRun) -> list[FlowRun]:
+    """The first runs that were made from this one, as `successors_of` has them."""
+    made = FlowRun.objects.using(run._state.db).filter(origin_id=run.pk).order_by("pk")  # noqa: SLF001
+    return list(made.only("id", "status", "role")[: MAX_SUCCESSORS + 1])
 
 
 def _newest(model: Any, run: TaskRun) -> Any:

@@ -13,6 +13,8 @@ STATUS_ICONS = {
     "queued": CLOCK,
     "started": "M5 3l8 5l-8 5z",
     "canceling": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M5.5 8h5",
+    "failing": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M6 6l4 4M10 6l-4 4",
+    "completing": "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M5.5 8.3l1.8 1.8l3.2-4",
     "completed": "M3 8.5l3.5 3.5l6.5-8",
     "failed": "M4 4l8 8M12 4l-8 8",
     "skipped": "M3 4l5 4l-5 4zM12 4v8",

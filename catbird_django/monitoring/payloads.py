@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from django.db.models import QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Left
+from django.db.models.functions import Cast, Coalesce, Left
 
-from catbird_django.models import Task, TaskRun
+from catbird_django.models import Flow, FlowRun, SignalDelivery, StepInput, StepRun, Task, TaskRun
 
 MAX_SHOWN = 200_000
 """How many characters of a payload are fetched for a page: one that plain SQL wrote may have any size."""
+MAX_STEP_SHOWN = 5_000
+"""How many of what a step has received or returned: a page shows all of its steps."""
+
+R = TypeVar("R", TaskRun, FlowRun)
+D = TypeVar("D", Task, Flow)
 
 
-def with_payload_text(runs: QuerySet[TaskRun]) -> QuerySet[TaskRun]:
+def with_payload_text(runs: QuerySet[R]) -> QuerySet[R]:
     """Add input, output, headers and error as JSON text, and the parts of an error as our workers write it."""
     return runs.annotate(
         input_text=_text_of("input"),
@@ -25,14 +32,43 @@ def with_payload_text(runs: QuerySet[TaskRun]) -> QuerySet[TaskRun]:
     )
 
 
-def with_schema_text(tasks: QuerySet[Task]) -> QuerySet[Task]:
+def with_failed_step(runs: QuerySet[FlowRun]) -> QuerySet[FlowRun]:
+    """Add the name of the step that a run failed with."""
+    return runs.annotate(failed_step=_part_of_error("step"))
+
+
+def with_step_text(steps: QuerySet[StepRun]) -> QuerySet[StepRun]:
+    """Add the output and the parts of the error of steps as text."""
+    return steps.annotate(
+        output_text=_text_of("output", MAX_STEP_SHOWN),
+        error_type=_part_of_error("type", MAX_STEP_SHOWN),
+        error_message=_part_of_error("message", MAX_STEP_SHOWN),
+        error_traceback=_part_of_error("traceback", MAX_STEP_SHOWN),
+    )
+
+
+def with_signal_text(signals: QuerySet[SignalDelivery]) -> QuerySet[SignalDelivery]:
+    """Add the payloads of signals as text."""
+    return signals.annotate(payload_text=_text_of("payload", MAX_STEP_SHOWN))
+
+
+def with_value_text(inputs: QuerySet[StepInput]) -> QuerySet[StepInput]:
+    """Add what a step has received as text: the value that was kept, or that of its source."""
+    return inputs.annotate(
+        value_text=Left(Cast(Coalesce("value", "source_run__output"), TextField()), MAX_STEP_SHOWN + 1)
+    )
+
+
+def with_schema_text(definitions: QuerySet[D]) -> QuerySet[D]:
     """Add the JSON schemas of input and output as text."""
-    return tasks.annotate(input_schema_text=_text_of("input_schema"), output_schema_text=_text_of("output_schema"))
+    return definitions.annotate(
+        input_schema_text=_text_of("input_schema"), output_schema_text=_text_of("output_schema")
+    )
 
 
-def _text_of(field: str) -> Left:
-    return Left(Cast(field, TextField()), MAX_SHOWN + 1)
+def _text_of(field: str, limit: int = MAX_SHOWN) -> Left:
+    return Left(Cast(field, TextField()), limit + 1)
 
 
-def _part_of_error(key: str) -> Left:
-    return Left(KeyTextTransform(key, "error"), MAX_SHOWN + 1)
+def _part_of_error(key: str, limit: int = MAX_SHOWN) -> Left:
+    return Left(KeyTextTransform(key, "error"), limit + 1)

@@ -1,12 +1,12 @@
-"""Tasks, task runs and workers as people look for them.
+"""Tasks, flows, their runs and workers as people look for them.
 
-`cb_task_runs` may hold ten million rows, so it is entered by its primary key or by a partial index. What no index
+A table of runs may hold ten million rows, so it is entered by its primary key or by a partial index. What no index
 answers is looked for among the newest rows only (see `paging.py`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from django.db.models import Case, QuerySet, TextField, Value, When
 
@@ -19,6 +19,8 @@ from catbird_django.statuses import RunKind, TaskStatus
 if TYPE_CHECKING:
     from catbird_django.models.flow_runs import FlowRunQuerySet
     from catbird_django.models.tasks import TaskRunQuerySet
+
+R = TypeVar("R", TaskRun, FlowRun)
 
 HELD_STATUSES = frozenset({TaskStatus.STARTED, TaskStatus.CANCELING})
 PAYLOAD_FIELDS = ("input", "output", "error", "headers")
@@ -79,9 +81,10 @@ def of_tasks(runs: QuerySet[TaskRun], named: QuerySet[Task]) -> QuerySet[TaskRun
     return runs.filter(task_id__in=list(named.values_list("pk", flat=True)))
 
 
-def with_tag(runs: QuerySet[TaskRun], tag: str) -> QuerySet[TaskRun]:
+def with_tag(runs: QuerySet[R], tag: str) -> QuerySet[R]:
     """Keep the runs that have this tag, as far as they are among the newest `TAG_REACH` of those."""
-    tagged = RunTag.objects.using(runs.db).filter(run_kind=RunKind.TASK, tag=tag.replace("\x00", ""))
+    kind = RunKind.FLOW if issubclass(runs.model, FlowRun) else RunKind.TASK
+    tagged = RunTag.objects.using(runs.db).filter(run_kind=kind, tag=tag.replace("\x00", ""))
     return runs.filter(pk__in=tagged.order_by("-run_id").values("run_id")[:TAG_REACH])
 
 
@@ -91,6 +94,16 @@ def matching(runs: QuerySet[TaskRun], text: str) -> QuerySet[TaskRun]:
     if run_id is not None:
         return runs.filter(pk=run_id)
     return of_tasks(runs, tasks(using=runs.db).filter(name__startswith=text.strip().lower()))
+
+
+def matching_flow_runs(runs: QuerySet[FlowRun], text: str) -> QuerySet[FlowRun]:
+    """Keep the run of this id, or the runs of flows whose name begins so."""
+    run_id = run_id_in(text)
+    if run_id is not None:
+        return runs.filter(pk=run_id)
+    # Names, not a join: flows are few, and the plan of a page of runs should not depend on them.
+    named = flows(using=runs.db).filter(name__startswith=text.strip().lower())
+    return runs.filter(flow_name__in=list(named.values_list("name", flat=True).distinct()))
 
 
 def run_id_in(text: str) -> int | None:

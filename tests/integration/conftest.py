@@ -18,7 +18,8 @@ from tests.examples import importing_from
 
 
 @pytest.fixture(autouse=True)
-def _only_the_tasks_of_the_test() -> Iterator[None]:
+def _only_the_tasks_of_the_test(_django_db_marker: None) -> Iterator[None]:
+    """Inside of the database's fixture: emptying it registers what is declared, and this is over by then."""
     with registry.isolated():
         registry.tasks.clear()
         registry.flows.clear()

@@ -13,14 +13,20 @@ from pathlib import Path
 import pytest
 from django.core.management import BaseCommand, get_commands, load_command_class
 
-from catbird_django import conf
+from catbird_django import FlowHandle, conf
+from catbird_django.client.options import CommonOptions, FlowRunOptions
 from catbird_django.definitions.flow_options import FlowOptions, StepOptions
 from catbird_django.definitions.signal import Signal
+from catbird_django.statuses import SignalVerdict
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFERENCE = CHECKOUT / "docs" / "reference"
 
 OUR_COMMANDS = sorted(name for name, app in get_commands().items() if app == "catbird_django")
+
+
+def public_names(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
 def rows_of(page: str) -> list[list[str]]:
@@ -70,6 +76,21 @@ def test_every_option_of_a_declaration_is_listed(heading: str, options: set[str]
     [section] = re.findall(rf"^## {heading}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
 
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == options
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"),
+    [
+        ("Options of a run", set(CommonOptions.__annotations__) | set(FlowRunOptions.__annotations__)),
+        ("Signals", set(SignalVerdict.values)),
+        ("The handle", {name for name in public_names(FlowHandle) if f"a{name}" in dir(FlowHandle)} | {"wait"}),
+    ],
+)
+def test_every_option_verdict_and_call_of_a_run_of_a_flow_is_listed(heading: str, names: set[str]):
+    page = (REFERENCE / "flow-runs.md").read_text()
+    [section] = re.findall(rf"^## {heading}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+
+    assert set(re.findall(r"^\| `(\w+)", section, re.MULTILINE)) == names
 
 
 def test_every_command_is_described():

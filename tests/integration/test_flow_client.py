@@ -40,7 +40,8 @@ from catbird_django.definitions.registry import registry
 from catbird_django.models import Flow as StoredFlow
 from catbird_django.models import FlowRun, Lease, RunTag, Step, StepRun, TaskRun
 from catbird_django.statuses import FlowStatus, StepStatus
-from tests.flows import Approval, Check, Order, claim_steps, declare_orders, run_steps
+from tests.flow_support import claim_all
+from tests.flows import Approval, Check, Order, declare_orders, run_steps
 from tests.support import until, until_nobody_listens
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -353,7 +354,7 @@ def test_cancel_waits_for_a_handler_that_runs_and_leaves_what_has_ended() -> Non
     """F17."""
     orders = declare_orders()
     running, done = orders.run(Order(1, 1.0)), orders.run(Order(2, 1.0))
-    claim_steps()
+    claim_all(10)
 
     assert running.cancel() is FlowStatus.CANCELING
     FlowRun.objects.filter(pk=done.id).update(status="completed", output="x", finished_at=timezone.now())

@@ -5,8 +5,10 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
-from catbird_django import task
-from catbird_django.models import TaskRun
+from catbird_django import SignalRefused, signal_flow, task
+from catbird_django.models import FlowRun, TaskRun
+from catbird_django.statuses import FlowStatus
+from tests.flows import Approval, Order, declare_orders
 from tests.integration.conftest import ScratchDatabase
 from tests.support import work_off
 
@@ -42,6 +44,28 @@ def test_a_call_may_name_its_database(elsewhere: str) -> None:
     handle = double.run(1, using=elsewhere)
 
     assert TaskRun.objects.using(elsewhere).get(id=handle.id).input == 1
+
+
+def test_a_flow_is_run_and_signaled_in_the_database_that_is_named(elsewhere: str) -> None:
+    """Section 16: `using`; and what follows from a signal happens there, too."""
+    orders = declare_orders()
+
+    handle = orders.run(Order(1, 5000.0), using=elsewhere)
+    handle.signal("approve", Approval(by="kim", ok=True))
+    with pytest.raises(SignalRefused, match="given before"):
+        signal_flow(handle.id, "approve", Approval(by="kim", ok=True), using=elsewhere)
+
+    assert str(handle.explain()[0]).startswith("validate is queued")
+    assert handle.cancel() is FlowStatus.CANCELED
+    assert FlowRun.objects.using(elsewhere).get(pk=handle.retry().id).origin_id == handle.id
+
+
+def test_a_flow_is_worked_off_in_another_schema_of_another_database(elsewhere: str) -> None:
+    with override_settings(CATBIRD={"DATABASE": elsewhere}):
+        handle = declare_orders().run(Order(1, 5.0))
+        work_off()
+
+        assert handle.wait(timeout=5) == "shipped 1 without asking"
 
 
 def test_functions_are_pinned_to_the_schema_of_the_tables(elsewhere: str) -> None:

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from catbird_django import task
 from catbird_django.models import TaskRun
-from catbird_django.statuses import TaskStatus
+from catbird_django.statuses import RunKind, TaskStatus
 from tests.support import second_session, until, work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -254,8 +254,8 @@ def test_a_notification_that_is_not_ours_wakes_everyone_and_harms_nobody() -> No
 
     woken: list[int] = []
     watch = Watch("default")
-    watch._waiting[1].add(lambda: woken.append(1))
-    watch._waiting[2].add(lambda: woken.append(2))
+    watch._waiting[RunKind.TASK, 1].add(lambda: woken.append(1))
+    watch._waiting[RunKind.TASK, 2].add(lambda: woken.append(2))
 
     watch._wake("task_runs 2,3")
     assert woken == [2]

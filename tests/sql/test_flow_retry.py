@@ -9,7 +9,7 @@ from catbird_django.engine.flow_retry import retry_flows
 from catbird_django.engine.flows import register_flows, run_flows
 from catbird_django.models import Event, FlowRun, Readiness, RunTag, StepRun
 from catbird_django.statuses import RetryVerdict
-from tests.sql.test_flow_engine import plan, start, statuses
+from tests.flow_support import plan, start, statuses
 from tests.support import USING
 
 SHAPE = plan("mail", {"name": "a"}, {"name": "b", "needs": ["a"]})

@@ -7,9 +7,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
-from catbird_django import Task
+from catbird_django import SignalRefused, Task
+from catbird_django.client.registration import register_flows
 from catbird_django.definitions.registry import registry
-from catbird_django.models import TaskRun
+from catbird_django.models import SignalDelivery, TaskRun
+from tests.flows import Approval, Order, declare_orders
 from tests.support import register
 
 
@@ -50,6 +52,9 @@ CLAIM = """
     SELECT * FROM cb_claim_tasks(1, '1 s', ARRAY['default'], ARRAY[1]::bigint[], ARRAY[0], ARRAY[0]::bigint[], ARRAY[1])
 """
 COMPLETE = "SELECT * FROM cb_complete_tasks(ARRAY[1]::bigint[], ARRAY[gen_random_uuid()], ARRAY['1']::jsonb[])"
+FIND_SIGNAL = "SELECT * FROM cb_find_signal(1, 'approve')"
+SIGNAL = "SELECT * FROM cb_signal_flow(1, 'approve', '1')"
+RETRY_FLOW = "SELECT * FROM cb_retry_flows(ARRAY[1]::bigint[])"
 GRANT = "SELECT cb_grant('cb_test_producer', 'worker')"
 
 
@@ -60,6 +65,9 @@ GRANT = "SELECT cb_grant('cb_test_producer', 'worker')"
         (WAKE, {"producer", "worker"}),
         (CLAIM, {"worker"}),
         (COMPLETE, {"worker"}),
+        (FIND_SIGNAL, {"producer", "worker"}),
+        (SIGNAL, {"producer", "worker"}),
+        (RETRY_FLOW, {"worker"}),
         (GRANT, set()),
         ("SELECT * FROM cb_task_runs", {"worker"}),
         ("SELECT id, status, queue, queued_at FROM cb_task_runs", {"worker", "viewer"}),
@@ -113,3 +121,19 @@ def test_a_producer_can_run_a_task_from_python_that_others_have_registered() -> 
         handle = mail.run({"to": "ada"})
 
     assert TaskRun.objects.get(id=handle.id).input == {"to": "ada"}
+
+
+@pytest.mark.usefixtures("roles")
+def test_a_producer_can_run_and_signal_a_flow_from_python_that_others_have_registered() -> None:
+    """R3, F12: its payload is checked too, although the producer can read no table."""
+    with registry.isolated():
+        orders = declare_orders("orders_of_a_producer")
+        register_flows([orders.definition], using="default")
+        with acting_as("producer"):
+            handle = orders.run(Order(1, 5000.0))
+            with pytest.raises(SignalRefused, match=r"signal\.ok"):
+                handle.signal("approve", {"by": "kim"})
+            handle.signal("approve", Approval(by="kim", ok=True))
+
+    verdicts = SignalDelivery.objects.order_by("id").values_list("flow_run_id", "verdict")
+    assert list(verdicts) == [(handle.id, "malformed"), (handle.id, "accepted")]
