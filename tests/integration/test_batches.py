@@ -57,7 +57,8 @@ def test_an_idle_worker_asks_for_little(monkeypatch: pytest.MonkeyPatch) -> None
         threading.Event().wait(10)  # the time in which it is idle is what is measured
 
     before_the_end = [name for name in asked if name not in {"cb_stop_worker", "cb_read_task_runs"}]
-    assert 2 <= len(before_the_end) <= 6, asked
+    # Five on average; what is rarely asked for may fall into these ten seconds. A poll a second would be ten.
+    assert 2 <= len(before_the_end) <= 8, asked
 
 
 def test_a_lease_is_renewed_every_third_of_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from django.db import OperationalError
 
 from catbird_django import Snooze, TaskContext, task
 from catbird_django.engine.tasks import Delivery, TaskClaim
+from catbird_django.engine.watching import watch
 from catbird_django.models import RunLog, TaskRun
 from catbird_django.worker import kinds, reports
 from catbird_django.worker.reports import ClaimReporter, Reports, SaidLine
@@ -112,6 +114,7 @@ def test_open_pages_are_told_of_progress_once_for_a_batch() -> None:
     with second_session() as session:
         session.execute("LISTEN cb_live")
         session.commit()
+        watch(timedelta(seconds=30), using=USING)
         with working("count"):
             run_id = count.run(1).id
             until(lambda: TaskRun.objects.get(pk=run_id).progress is not None)

@@ -71,7 +71,7 @@ def test_who_waits_holds_no_transaction() -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT state, backend_xmin IS NOT NULL FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
                 " AND now() - xact_start > interval '200 ms'"
             )
             held.update(cursor.fetchall())

@@ -60,7 +60,7 @@ DECLARE
         FOR UPDATE SKIP LOCKED
     );
     v_step_run_ids bigint[] := ARRAY(
-        SELECT run.id FROM cb_step_runs AS run WHERE run.flow_run_id = ANY (v_ids) ORDER BY run.id FOR UPDATE
+        SELECT run.id FROM cb_step_runs AS run WHERE run.flow_run_id = ANY (v_ids) ORDER BY run.id FOR NO KEY UPDATE
     );
 BEGIN
     DELETE FROM cb_step_readiness WHERE flow_run_id = ANY (v_ids);
