@@ -107,7 +107,7 @@ BEGIN
         SELECT step.flow_id, count(*) AS step_count FROM cb_steps AS step GROUP BY step.flow_id
     ), judged AS (
         SELECT run.id, run.flow_name, run.status, run.finished_at, coalesce(steps.live_count, 0) AS live_count,
-               run.status IN ('completed', 'failed', 'canceled', 'expired') AS is_ended,
+               run.status IN ('completed', 'failed', 'skipped', 'canceled', 'expired') AS is_ended,
                run.output, run.error, run.outcome, flow.id AS flow_id,
                coalesce(steps.step_count, 0) <> planned.step_count
                    OR coalesce(readiness.row_count, 0) <> planned.step_count + 1

@@ -55,7 +55,7 @@ DECLARE
     v_ids bigint[] := ARRAY(
         SELECT run.id
         FROM cb_flow_runs AS run
-        WHERE run.id = ANY (p_flow_run_ids) AND run.status IN ('completed', 'failed', 'canceled', 'expired')
+        WHERE run.id = ANY (p_flow_run_ids) AND run.status IN ('completed', 'failed', 'skipped', 'canceled', 'expired')
         ORDER BY run.id
         FOR UPDATE SKIP LOCKED
     );

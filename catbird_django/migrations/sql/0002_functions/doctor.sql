@@ -211,7 +211,7 @@ BEGIN
         -- Of flow runs only their ends are noted, whichever events are written.
         SELECT event.run_id, min(event.id) AS ended_by
         FROM cb_events AS event
-        WHERE event.run_kind = 'flow' AND event.to_status IN ('completed', 'failed', 'canceled', 'expired')
+        WHERE event.run_kind = 'flow' AND event.to_status IN ('completed', 'failed', 'skipped', 'canceled', 'expired')
         GROUP BY event.run_id
     )
     SELECT fired.check_id, coalesce(task.name, step.name, format('%s %s', judged.run_kind, judged.handler_id)),
