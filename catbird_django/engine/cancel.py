@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from catbird_django.engine.call import Function, columns
 from catbird_django.engine.tasks import Delivery
@@ -14,10 +15,12 @@ CANCEL_CLAIMED = Function(
     "cb_cancel_claimed_tasks", run_ids="bigint[]", delivery_tokens="uuid[]", reasons="text[]", notify="boolean"
 )
 
+before_cancel_commits = partial(before_commit, "in-cancel")
+
 
 def cancel_tasks(run_ids: Sequence[int], *, reason: str, actor: str, notify: bool, using: str) -> list[CancelVerdict]:
     """Cancel these runs; say what became of each, in order."""
-    with before_commit("in-cancel", using):
+    with before_cancel_commits(using):
         rows = CANCEL.rows(using, run_ids=list(run_ids), reason=reason, actor=actor, notify=notify)
     return [CancelVerdict(verdict) for _, verdict in rows]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catbird_django.engine.call import Function, columns
+from catbird_django.engine.cancel import before_cancel_commits
 from catbird_django.engine.steps import StepDelivery
-from catbird_django.failpoints import before_commit
 from catbird_django.statuses import CancelVerdict, SettleVerdict
 
 CANCEL = Function("cb_cancel_flows", run_ids="bigint[]", reason="text", actor="text", notify="boolean")
@@ -17,7 +17,7 @@ CANCEL_CLAIMED = Function(
 
 def cancel_flows(run_ids: Sequence[int], *, reason: str, actor: str, notify: bool, using: str) -> list[CancelVerdict]:
     """Cancel these runs; say what became of each, in order."""
-    with before_commit("in-cancel", using):
+    with before_cancel_commits(using):
         rows = CANCEL.rows(using, run_ids=list(run_ids), reason=reason, actor=actor, notify=notify)
     return [CancelVerdict(verdict) for _, verdict in rows]
 

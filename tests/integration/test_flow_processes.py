@@ -14,7 +14,9 @@ from catbird_django.definitions.registry import registry
 from catbird_django.models import FlowRun, RunLog, StepRun
 from tests.integration.worker_processes import StartWorker, worker_processes
 from tests.support import until, work_off, working
-from tests.unruly import flows as unruly
+
+with registry.isolated():  # nothing of this is meant for the other tests
+    from tests.unruly import flows as unruly
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -178,7 +178,7 @@ BEGIN
             (NOT (0 <= skipped AND skipped <= completed AND completed <= required)
                  OR (status IN ('waiting_for_dependencies', 'waiting_for_signal', 'waiting_for_state')
                      AND completed >= required)
-                 OR (status IN ('queued', 'started', 'canceling', 'completed') AND completed <> required)
+                 OR ((status IN ('queued', 'started', 'canceling') OR status = 'completed') AND completed <> required)
                  OR (name IS NULL AND completed = required AND flow_status = 'started'),
              'readiness_wrong',
              format('has %s of %s, %s of them skipped, and is %s', completed, required, skipped,
