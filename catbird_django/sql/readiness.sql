@@ -242,7 +242,8 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
                      WHERE given.payload IS NOT NULL), '{}')
 $$;
 
--- Queue these steps, which have everything they need, and note what they have received. Returns their queues.
+-- Queue these steps, which have everything they need, and note what they have received. Returns the queues of those that are
+-- due; of the others whoever does the upkeep is told.
 CREATE OR REPLACE FUNCTION _cb_queue_steps(p_step_run_ids bigint[])
 RETURNS text[]
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -250,6 +251,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_queues text[];
+    v_has_delays boolean;
 BEGIN
     WITH due AS (
         SELECT run.id,
@@ -266,7 +268,13 @@ BEGIN
         WHERE run.id = due.id
         RETURNING run.queue, run.visible_at
     )
-    SELECT coalesce(array_agg(DISTINCT queued.queue), ARRAY[]::text[]) INTO v_queues FROM queued;
+    SELECT coalesce(array_agg(DISTINCT queued.queue) FILTER (WHERE queued.visible_at IS NULL), ARRAY[]::text[]),
+           coalesce(bool_or(queued.visible_at IS NOT NULL), false)
+    INTO v_queues, v_has_delays
+    FROM queued;
+    IF v_has_delays THEN
+        PERFORM cb_wake_tick();
+    END IF;
 
     -- Small values are kept where they were received; others are read from their source when the step is claimed.
     INSERT INTO cb_step_inputs (step_run_id, source, source_run_id, place, is_skipped, value)

@@ -144,7 +144,7 @@ def test_the_statuses_that_are_final_are_one_list() -> None:
     """R8: terminal ones, live ones, and, for idempotency keys, live ones and those that had their effect."""
     live = set(TaskStatus.values) - TERMINAL_STATUSES
     known = [TERMINAL_STATUSES, live, live | {"completed", "skipped"}]
-    for path in PRESENT.glob("*.sql"):
+    for path in set(PRESENT.glob("*.sql")) - set(PRESENT.glob("flow_*.sql")):  # whose lists are of other statuses
         for text in re.findall(r"(?:IN \(|ARRAY\[)((?:'\w+'(?:, )?){3,})[)\]]", path.read_text()):
             listed = set(re.findall(r"\w+", text))
             if {"expired", "canceling"} & listed and listed <= set(TaskStatus.values):

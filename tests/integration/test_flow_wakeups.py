@@ -69,3 +69,19 @@ def test_a_delayed_run_wakes_the_upkeep(flow: Flow[int, bool]) -> None:
     run = flow.run(1, delay=0.3)
 
     until(lambda: run.steps()["approve"] is StepStatus.WAITING_FOR_SIGNAL)
+
+
+def test_a_delayed_step_that_another_has_made_ready_wakes_the_upkeep() -> None:
+    """F20: however long the upkeep would have slept."""
+    patient: Flow[None, int] = Flow("patient")
+
+    @patient.step
+    def first() -> int:
+        return 1
+
+    @patient.step(delay=0.3)
+    def second(first: int) -> int:
+        return first + 1
+
+    with working(sweep_interval=FAR):
+        assert patient.run().wait(timeout=15) == 2

