@@ -65,7 +65,7 @@ BEGIN
         SELECT run.id, run.status
         FROM cb_step_runs AS run
         WHERE run.flow_run_id = ANY (p_flow_run_ids)
-          AND run.status NOT IN ('completed', 'failed', 'skipped', 'canceled', 'canceling')
+          AND run.status NOT IN ('completed', 'failed', 'skipped', 'canceled', 'expired') AND run.status <> 'canceling'
         ORDER BY run.id
         FOR NO KEY UPDATE
     )
