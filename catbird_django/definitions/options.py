@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Protocol, TypedDict, get_args
+from typing import Any, Literal, Protocol, TypedDict, cast, get_args
 
 from catbird_django.definitions.checked import checked_choice, checked_count, checked_duration
 from catbird_django.definitions.conditions import Condition, parse_condition
@@ -47,8 +47,6 @@ class WorkOptions(TypedDict, total=False):
     """How many runs of it one worker works on at the same time; by default as many as the worker has slots."""
     batch_size: int
     """At most how many runs of it a worker claims ahead of its free slots; by default CATBIRD["PREFETCH"]."""
-    breaker: tuple[int, float]
-    """After so many failures in a row, on all workers, it rests for so many seconds; then one run is tried."""
     on_cancel: OnCancel
     """"finish" lets a started handler end, and its result counts; by default "stop"."""
 
@@ -60,6 +58,8 @@ class TaskOptions(WorkOptions, total=False):
     """The queue its runs go to; by default "default"."""
     condition: str
     """Runs whose input does not fulfil it are skipped, as in "input.amount gte 10"."""
+    breaker: tuple[int, float]
+    """After so many failures in a row, on all workers, it rests for so many seconds; then one run is tried."""
     on_fail: str | Named
     """The task that is run, with a `TaskFailure`, when a run has failed for good."""
     retention: float | timedelta
@@ -125,7 +125,7 @@ def handler_options(options: WorkOptions) -> HandlerOptions:
         isolation=checked_choice("isolation", options.get("isolation", "thread"), get_args(Isolation)),
         concurrency=checked_count("concurrency", options.get("concurrency"), least=1),
         batch_size=checked_count("batch_size", options.get("batch_size"), least=0),
-        breaker=_breaker(options.get("breaker")),
+        breaker=_breaker(cast("TaskOptions", options).get("breaker")),  # steps have none
     )
 
 

@@ -72,7 +72,7 @@ class StepPlan:
     delay: float | None
     deadline: float | None
     options: dict[str, Any]
-    """How workers run it: timeout, isolation, concurrency, batch_size, breaker; without what is left at its default."""
+    """How workers run it: timeout, isolation, concurrency, batch_size; without what is left at its default."""
     argument_schemas: dict[str, Schema]
     """By parameter, without the context."""
     output_schema: Schema

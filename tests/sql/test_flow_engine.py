@@ -8,7 +8,15 @@ import pytest
 
 from catbird_django.engine import flow_cancel, flows, steps
 from catbird_django.models import FlowRun, Readiness, SignalDelivery, Step, StepInput, StepRun
-from catbird_django.statuses import CancelVerdict, FlowRunVerdict, FlowStatus, SettleVerdict, SignalVerdict, StepStatus
+from catbird_django.statuses import (
+    CancelVerdict,
+    FlowRunVerdict,
+    FlowStatus,
+    SettleVerdict,
+    SignalVerdict,
+    SkipReason,
+    StepStatus,
+)
 from tests.flow_support import claim, claim_all, complete, ended, plan, signal, start, statuses, when
 from tests.support import LEASE, USING
 
@@ -246,3 +254,16 @@ def test_registering_the_same_shape_again_writes_nothing():
 
     assert flows.register_flows([shape, shape], using=USING) == [first, first]
     assert list(Step.objects.values()) == before
+
+
+def test_the_statuses_of_flows_steps_and_skips_are_those_of_the_rule():
+    """F9."""
+    assert set(FlowStatus.values) == {
+        *("started", "canceling", "failing", "completing"),
+        *("completed", "failed", "canceled", "expired"),
+    }
+    assert set(StepStatus.values) == {
+        *("waiting_for_dependencies", "waiting_for_signal", "waiting_for_state", "waiting_for_items"),
+        *("queued", "started", "canceling", "completed", "failed", "skipped", "canceled"),
+    }
+    assert set(SkipReason.values) == {"condition", "dependency", "handler", "exhausted"}

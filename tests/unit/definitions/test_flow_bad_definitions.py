@@ -97,7 +97,6 @@ AT_ONCE: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (plain, {"concurrency": 0}, "concurrency must be a whole number from 1"),
     (plain, {"batch_size": -1}, "batch_size must be a whole number from 0"),
     (plain, {"isolation": "cloud"}, "isolation must be 'thread' or 'process'"),
-    (plain, {"breaker": 3}, "breaker must be"),
     (plain, {"on_cancel": "ignore"}, "on_cancel must be 'stop' or 'finish'"),
     (plain, {"delay": -3}, "delay must be more than 0 seconds"),
     (plain, {"deadline": "tomorrow"}, "deadline must be more than 0 seconds"),

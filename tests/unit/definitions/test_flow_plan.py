@@ -235,7 +235,6 @@ MEANINGFUL: list[dict[str, Any]] = [
     {"isolation": "process"},
     {"concurrency": 3},
     {"batch_size": 3},
-    {"breaker": (3, 60)},
     {"on_cancel": "finish"},
     {"flow": {"queue": "mail"}},
     {"flow": {"description": "Ships orders."}},
