@@ -81,6 +81,7 @@ def work_off(
     """Run a real worker in this process until nothing is left to do."""
     options = WorkerOptions(concurrency=concurrency, tasks=names or None, flows=flows, queues=queues, until_idle=True)
     worker = Worker(options, replace(get_settings(), **settings), registry)
+    worker.enter()
     worker.run()
     return worker
 
@@ -90,6 +91,7 @@ def working(*names: str, concurrency: int = 1, **settings: Any) -> Iterator[Work
     """A real worker on threads of this process, for these tasks or everything, stopped at the end of the block."""
     options = WorkerOptions(concurrency=concurrency, tasks=names or None)
     worker = Worker(options, replace(get_settings(), **settings), registry)
+    worker.enter()
     thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
     thread.start()
     try:
@@ -111,3 +113,11 @@ def until(condition: Callable[[], Any], *, seconds: float = 15) -> None:
 def until_nobody_listens() -> None:
     """Wait until callers of earlier tests have let go: their listener knows nothing of a database that was emptied."""
     until(lambda: not any(thread.name == "catbird-waiting" for thread in threading.enumerate()))
+
+
+def is_waiting_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(cursor.fetchone()[0])

@@ -79,6 +79,11 @@ class Worker:
         with self._calling():
             require_current_schema(using=self._using)
             self._repertoire = learn(registry, tasks=options.tasks, flows=options.flows, using=self._using)
+
+    def enter(self) -> None:
+        """Go on record, once; `run` must follow, or the record stays."""
+        options = self._options
+        with self._calling():
             self._presence = Presence(
                 queues=options.queues, handlers=self.handler_names, slots=options.concurrency, using=self._using
             )

@@ -108,6 +108,7 @@ def test_a_worker_that_has_grown_too_large_makes_room_for_another() -> None:
 def run_worker(options: WorkerOptions) -> Worker:
     """Run a worker that is expected to end by itself."""
     worker = Worker(options, replace(get_settings(), shutdown_grace=timedelta(seconds=5)), registry)
+    worker.enter()
     thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
     thread.start()
     thread.join(timeout=20)

@@ -60,12 +60,15 @@ class Code:
 
     def work_off(self) -> None:
         options = WorkerOptions(concurrency=2, until_idle=True)
-        Worker(options, get_settings(), self.registry).run()
+        worker = Worker(options, get_settings(), self.registry)
+        worker.enter()
+        worker.run()
 
     @contextmanager
     def working(self) -> Iterator[None]:
         quick = replace(get_settings(), idle_poll_interval=get_settings().poll_interval / 10)
         worker = Worker(WorkerOptions(concurrency=2), quick, self.registry)
+        worker.enter()
         thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
         thread.start()
         try:

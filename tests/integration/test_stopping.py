@@ -17,7 +17,7 @@ from catbird_django.models import TaskRun, Worker
 from catbird_django.statuses import TaskStatus
 from tests.integration.worker_processes import StartWorker, worker_processes
 from tests.proxy import Proxy, server_address
-from tests.support import until
+from tests.support import is_waiting_for_a_lock, second_session, until
 from tests.unruly import tasks as unruly
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,6 +53,17 @@ def test_an_idle_worker_stops_at_once(start_worker: StartWorker) -> None:
     until(lambda: Worker.objects.exclude(sleeping_since=None).exists(), seconds=30)
 
     assert seconds_to_stop(process, signal.SIGTERM) < GRACE
+
+
+def test_a_worker_that_is_stopped_while_it_enters_itself_leaves_nothing_behind(start_worker: StartWorker) -> None:
+    with second_session() as session:
+        session.execute("LOCK TABLE cb_workers IN EXCLUSIVE MODE")  # nobody can enter
+        process = start_worker(CATBIRD=SETTINGS)
+        until(is_waiting_for_a_lock, seconds=30)
+        process.send_signal(signal.SIGTERM)
+
+    assert process.wait(timeout=GRACE + 10) == 0
+    assert not Worker.objects.filter(stopped_at=None).exists()
 
 
 @pytest.mark.parametrize("name", ["take_time", "be_deaf"])

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError, connection, connections, transaction
+from django.db import DatabaseError, IntegrityError, connections, transaction
 
 from catbird_django.engine import tasks
 from catbird_django.engine.tasks import RunAnswer
@@ -15,7 +15,7 @@ from catbird_django.errors import InvalidArgument
 from catbird_django.models import TaskRun
 from catbird_django.statuses import RunVerdict, TaskStatus
 from tests.factories import TaskFactory, TaskRunFactory
-from tests.support import USING, claim, register, register_worker, second_session, until
+from tests.support import USING, claim, is_waiting_for_a_lock, register, register_worker, second_session, until
 
 
 def run(key: str | None, kind: str = "concurrency_keys", name: str = "mail") -> RunAnswer:
@@ -152,14 +152,6 @@ def test_who_comes_second_waits_for_the_first_and_gets_its_run(kind: str, commit
     assert answers[0].verdict is (RunVerdict.DUPLICATE if commits else RunVerdict.QUEUED)
     assert (answers[0].run_id == winners_id) == commits
     assert TaskRun.objects.count() == 1
-
-
-def is_waiting_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.django_db(transaction=True)

@@ -19,7 +19,17 @@ from catbird_django.engine.watching import watch
 from catbird_django.errors import InvalidArgument
 from catbird_django.models import RunTag, Task, TaskRun
 from catbird_django.statuses import RunVerdict
-from tests.support import LEASE, USING, claim, queue_runs, register, register_worker, second_session, until
+from tests.support import (
+    LEASE,
+    USING,
+    claim,
+    is_waiting_for_a_lock,
+    queue_runs,
+    register,
+    register_worker,
+    second_session,
+    until,
+)
 
 
 def register_with_condition(text: str) -> int:
@@ -244,14 +254,6 @@ def test_a_debounce_key_is_not_given_together_with_another() -> None:
 
     with pytest.raises(InvalidArgument, match="not both"), transaction.atomic():
         run("1", debounce_keys=["a"], concurrency_keys=["a"])
-
-
-def is_waiting_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return bool(cursor.fetchone()[0])
 
 
 def in_thread(answers: list[RunAnswer]) -> threading.Thread:

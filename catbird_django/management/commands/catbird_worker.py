@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -116,6 +118,8 @@ class Command(BaseCommand):
             threading.Thread(target=_stop_without, args=[supervisor, stopper], daemon=True).start()
         # Whoever stops a supervisor may signal all its processes too: only the supervisor knows what was meant twice.
         with obeying_signals(worker, stopper, a_second_one_kills=supervisor is None):
+            with _said_plainly():
+                worker.enter()  # not earlier: a signal that ended the process here would leave the row behind
             self._say(f"catbird worker {worker.id} runs {_listed(worker.handler_names)}. Ctrl-C stops it.")
             try:
                 finished = worker.run()
@@ -167,7 +171,7 @@ def _build(options: dict[str, Any]) -> Worker:
     settings = get_settings()
     if broken_modules:
         raise Mistake("; ".join(f"{module.name}: {module.error}" for module in broken_modules))
-    try:
+    with _said_plainly():
         return Worker(
             WorkerOptions(
                 concurrency=options["concurrency"] or settings.concurrency,
@@ -184,6 +188,13 @@ def _build(options: dict[str, Any]) -> Worker:
             settings,
             registry,
         )
+
+
+@contextmanager
+def _said_plainly() -> Iterator[None]:
+    """Say in a sentence why the worker cannot start."""
+    try:
+        yield
     except DefinitionError as error:
         raise Mistake(str(error)) from error
     except CatbirdError as error:
