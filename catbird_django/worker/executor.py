@@ -44,7 +44,9 @@ class Executor:
         run_in_process: RunInProcess | None = None,
         interrupt_grace: timedelta = timedelta.max,
         left_thread: Callable[[Claim], None] = lambda _: None,
+        clean_up: Callable[[], None] = reset_connections,
     ) -> None:
+        self._clean_up = clean_up
         self._interrupt_grace = interrupt_grace.total_seconds()
         self._left_thread = left_thread
         self._run_in_process = run_in_process
@@ -73,7 +75,7 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises, SystemExit included, is its failure
             return self._failed(handler, claim, error)
         finally:
-            reset_connections()
+            self._clean_up()
 
     def _run_isolated(self, run_in_process: RunInProcess, handler: Handler, claim: Claim) -> Outcome:
         try:

@@ -12,6 +12,8 @@ from catbird_django.worker.capacity import Capacities, Capacity, HandlerLimits
 from catbird_django.worker.handlers import Handler, build_handlers, runnable_tasks
 from catbird_django.worker.step_handlers import build_step_handlers, runnable_flows
 
+Adapt = Callable[[Handler], Handler]
+
 FIND_STEPS_EVERY = 120.0  # seconds: others may register versions of a flow with steps that we know, and hardly ever do
 
 
@@ -92,14 +94,27 @@ class Repertoire:
         return {number: handler for number, handler in self.by_id.items() if number not in self._others}
 
 
-def learn(registry: Registry, *, tasks: Sequence[str] | None, flows: Sequence[str] | None, using: str) -> Repertoire:
+def learn(
+    registry: Registry,
+    *,
+    tasks: Sequence[str] | None,
+    flows: Sequence[str] | None,
+    using: str,
+    adapt: Adapt = lambda handler: handler,
+) -> Repertoire:
     """Make known to the database what there is to run, or the named ones of it; raise what is wrong with it before.
 
-    Who names tasks only wants no flows, and the other way round.
+    Who names tasks only wants no flows, and the other way round. `adapt` may put another handler in the place of each.
     """
     names_some = tasks is not None or flows is not None
     task_definitions = runnable_tasks(registry, () if names_some and tasks is None else tasks)
     flow_definitions = runnable_flows(registry, () if names_some and flows is None else flows)
     task_ids = register_tasks(task_definitions, using=using)
     register_flows(flow_definitions, using=using)
-    return Repertoire(build_handlers(task_definitions, task_ids), build_step_handlers(flow_definitions), using=using)
+    task_handlers = build_handlers(task_definitions, task_ids)
+    step_handlers = build_step_handlers(flow_definitions)
+    return Repertoire(
+        {task_id: adapt(handler) for task_id, handler in task_handlers.items()},
+        {key: adapt(handler) for key, handler in step_handlers.items()},
+        using=using,
+    )

@@ -10,10 +10,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from django.db import connections
+from django.db import connections, transaction
 
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
 from catbird_django.engine.steps import AnyDelivery, skip_steps
@@ -114,23 +114,42 @@ class Settlement:
         backoff = Backoff(shortest=SHORTEST_PAUSE)
         while parts:
             try:
-                reach("before-settle")
-                with before_commit("before-settle-commit", self._using):
-                    self._settle(parts[0])
-                reach("after-settle")
-                parts.popleft()
+                self._settle_next(parts)
                 backoff.reset()
             except DATABASE_TROUBLE as error:
-                if blames_data(error):
-                    parts.extendleft(reversed(_without_poison(parts.popleft(), error)))
-                    continue
                 pause = backoff.next_pause()
                 logger.warning("cannot settle, trying again", extra={"error": str(error), "retry_in": pause})
                 connections.close_all()
                 time.sleep(pause)
 
-    def _settle(self, batch: Sequence[Outcome]) -> None:
-        """Settle outcomes that are alike, in one call."""
+    def settle_here(self, outcome: Outcome) -> SettleVerdict | None:
+        """Settle one outcome on the calling thread, in its transaction if it has one; return what became of it.
+
+        None if it cannot be stored at all. Raises what the database raises, unless the outcome is to blame (F4a).
+        """
+        parts: deque[Sequence[Outcome]] = deque([[outcome]])
+        verdicts: list[SettleVerdict] = []
+        while parts:
+            verdicts = self._settle_next(parts)
+        return verdicts[0] if verdicts else None
+
+    def _settle_next(self, parts: deque[Sequence[Outcome]]) -> list[SettleVerdict]:
+        """Settle the first of these parts; one that the database refuses for what is in it becomes smaller ones."""
+        reach("before-settle")
+        try:
+            with _savepoint(self._using), before_commit("before-settle-commit", self._using):
+                verdicts = self._settle(parts[0])
+        except DATABASE_TROUBLE as error:
+            if not blames_data(error):
+                raise
+            parts.extendleft(reversed(_without_poison(parts.popleft(), error)))
+            return []
+        reach("after-settle")
+        parts.popleft()
+        return verdicts
+
+    def _settle(self, batch: Sequence[Outcome]) -> list[SettleVerdict]:
+        """Settle outcomes that are alike, in one call; say what became of each, in order."""
         kind = kind_of(batch[0].claim.delivery)
         deliveries = [outcome.claim.delivery for outcome in batch]
         if isinstance(batch[0], Failed | Released):
@@ -157,6 +176,12 @@ class Settlement:
                 skips: list[Any] = [(outcome.claim.delivery, outcome.reason) for outcome in batch]  # type: ignore[union-attr]
                 verdicts = skip_steps(skips, notify=self._notify, using=self._using)
         _report_stale(deliveries, verdicts)
+        return verdicts
+
+
+def _savepoint(using: str) -> AbstractContextManager[None]:
+    """In a transaction of the caller's, a part of it: what the database refuses must not undo the rest."""
+    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()
 
 
 def _alike(batch: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
