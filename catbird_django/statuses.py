@@ -137,6 +137,7 @@ class ReportVerdict(StrEnum):
     REPORTED = "reported"
     LOGGED = "logged"
     DROPPED = "dropped"
+    LOCKED = "locked"
     STALE = "stale"
 
 

@@ -24,6 +24,7 @@ MAX_ATTEMPTS = 5
 DATABASE_TROUBLE = (django.db.Error, errors.SchemaMismatch, errors.ReadinessOverflow)
 
 LOCK_CONFLICTS = {"40P01", "40001"}
+LOCK_NOT_AVAILABLE = "55P03"
 # Classes of SQLSTATE: data exception, constraint violation, limit exceeded.
 DATA_ERRORS = {"22", "23", "54"}
 UNDEFINED_FUNCTION = "42883"
@@ -133,6 +134,11 @@ def _raise_ours(error: DatabaseError) -> None:
 def blames_data(error: BaseException) -> bool:
     """Whether the values of a call are at fault, so that repeating it would not help."""
     return isinstance(error, errors.ReadinessOverflow) or (_sqlstate(error) or "")[:2] in DATA_ERRORS
+
+
+def blames_lock(error: BaseException) -> bool:
+    """Whether a call has waited long enough for a lock that somebody else holds; nothing has happened then."""
+    return _sqlstate(error) == LOCK_NOT_AVAILABLE
 
 
 def _sqlstate(error: BaseException) -> str | None:

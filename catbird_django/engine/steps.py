@@ -38,6 +38,7 @@ FAIL = Function("cb_fail_steps", **_SETTLE, errors="jsonb[]", retry_delays="inte
 SKIP = Function("cb_skip_steps", **_SETTLE, reasons="text[]", notify="boolean")
 RELEASE = Function("cb_release_steps", **_SETTLE, delays="interval[]", notify="boolean")
 EXTEND = Function("cb_extend_steps", **_SETTLE, lease="interval")
+FIND_LOCKED = Function("cb_find_locked_steps", step_run_ids="bigint[]")
 
 
 class StepKey(NamedTuple):
@@ -167,3 +168,8 @@ def extend_steps(deliveries: Sequence[StepDelivery], *, lease: timedelta, using:
     """Renew the leases of these steps; say of each, in order, whether it was still ours."""
     ids, tokens = columns(deliveries, 2)
     return _verdicts(EXTEND.rows(using, step_run_ids=ids, delivery_tokens=tokens, lease=lease))
+
+
+def find_locked_steps(run_ids: Sequence[int], *, using: str) -> set[int]:
+    """Find those of these steps that others have locked just now, or their flow runs."""
+    return {run_id for (run_id,) in FIND_LOCKED.rows(using, step_run_ids=list(run_ids))}

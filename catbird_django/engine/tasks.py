@@ -64,6 +64,7 @@ COMPLETE = Function(
 FAIL = Function("cb_fail_tasks", **_SETTLE, errors="jsonb[]", retry_delays="interval[]", notify="boolean")
 RELEASE = Function("cb_release_tasks", **_SETTLE, delays="interval[]", notify="boolean")
 EXTEND = Function("cb_extend_tasks", **_SETTLE, lease="interval")
+FIND_LOCKED = Function("cb_find_locked_tasks", run_ids="bigint[]")
 READ = Function("cb_read_task_runs", run_ids="bigint[]")
 
 
@@ -318,6 +319,11 @@ def extend_tasks(deliveries: Sequence[Delivery], *, lease: timedelta, using: str
     """Renew the leases of these runs, as far as they are not locked; say of each, in order, whether it is ours."""
     run_ids, tokens = columns(deliveries, 2)
     return _verdicts(EXTEND.rows(using, run_ids=run_ids, delivery_tokens=tokens, lease=lease))
+
+
+def find_locked_tasks(run_ids: Sequence[int], *, using: str) -> set[int]:
+    """Find those of these runs that others have locked just now."""
+    return {run_id for (run_id,) in FIND_LOCKED.rows(using, run_ids=list(run_ids))}
 
 
 def read_task_run(run_id: int, *, using: str) -> TaskRunState | None:

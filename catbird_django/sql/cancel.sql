@@ -64,7 +64,7 @@ BEGIN
 END;
 $$;
 
--- End claimed runs as their handlers asked to: 'canceled' or 'stale' for each. Locks: task runs, in the order given.
+-- End claimed runs as their handlers asked to: 'canceled', 'locked' or 'stale' for each. Locks: as cb_complete_tasks.
 CREATE OR REPLACE FUNCTION cb_cancel_claimed_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
@@ -72,7 +72,7 @@ CREATE OR REPLACE FUNCTION cb_cancel_claimed_tasks(
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '250ms' AS $$
 DECLARE
     v_places bigint[];
 BEGIN
@@ -103,20 +103,27 @@ BEGIN
 END;
 $$;
 
--- End those of these claims whose runs are being canceled. Returns their places.
-CREATE OR REPLACE FUNCTION _cb_end_canceling_tasks(p_run_ids bigint[], p_delivery_tokens uuid[])
+-- End those of these claims whose runs are being canceled; with p_spare, not those that may finish. Returns their places.
+-- Leaves out what is locked: the caller has locked other runs of the batch before, so waiting now would not be in order.
+CREATE OR REPLACE FUNCTION _cb_end_canceling_tasks(p_run_ids bigint[], p_delivery_tokens uuid[], p_spare boolean)
 RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_ids bigint[];
     v_places bigint[];
 BEGIN
-    WITH canceled AS (
+    WITH held AS (
+        SELECT run.id, claim.place
+        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+        JOIN cb_task_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+        WHERE run.status = 'canceling' AND NOT (p_spare AND _cb_may_finish(run.task_id))
+        FOR NO KEY UPDATE OF run SKIP LOCKED
+    ), canceled AS (
         UPDATE cb_task_runs AS run
         SET status = 'canceled', finished_at = _cb_now(), lease_until = NULL
-        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
-        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'canceling'
-        RETURNING run.id, claim.place
+        FROM held
+        WHERE run.id = held.id
+        RETURNING run.id, held.place
     )
     SELECT array_agg(canceled.id), array_agg(canceled.place) INTO v_ids, v_places FROM canceled;
 
@@ -128,6 +135,18 @@ BEGIN
 END;
 $$;
 
+-- The places of those of these claims whose runs are still being canceled: others have them locked.
+CREATE OR REPLACE FUNCTION _cb_still_canceling_tasks(p_run_ids bigint[], p_delivery_tokens uuid[])
+RETURNS bigint[]
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT ARRAY(
+        SELECT claim.place
+        FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+        JOIN cb_task_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+        WHERE run.status = 'canceling'
+    )
+$$;
+
 -- Whether started runs of this task may finish although they were canceled.
 CREATE OR REPLACE FUNCTION _cb_may_finish(p_task_id bigint)
 RETURNS boolean
@@ -135,7 +154,8 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT EXISTS (SELECT FROM cb_tasks AS task WHERE task.id = p_task_id AND task.on_cancel = 'finish')
 $$;
 
--- Complete those of these claims whose runs were canceled, but may finish. Returns their places.
+-- Complete those of these claims whose runs were canceled, but may finish. Returns their places. Leaves out what is locked,
+-- as _cb_end_canceling_tasks.
 CREATE OR REPLACE FUNCTION _cb_complete_canceling_tasks(p_run_ids bigint[], p_delivery_tokens uuid[], p_outputs jsonb[])
 RETURNS bigint[]
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -143,14 +163,19 @@ DECLARE
     v_ids bigint[];
     v_places bigint[];
 BEGIN
-    WITH completed AS (
-        UPDATE cb_task_runs AS run
-        SET status = 'completed', output = claim.output, error = NULL, lease_until = NULL, finished_at = _cb_now()
+    WITH held AS (
+        SELECT run.id, claim.place, claim.output
         FROM unnest(p_run_ids, p_delivery_tokens, p_outputs)
             WITH ORDINALITY AS claim (id, delivery_token, output, place)
-        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status = 'canceling'
-          AND _cb_may_finish(run.task_id)
-        RETURNING run.id, claim.place
+        JOIN cb_task_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+        WHERE run.status = 'canceling' AND _cb_may_finish(run.task_id)
+        FOR NO KEY UPDATE OF run SKIP LOCKED
+    ), completed AS (
+        UPDATE cb_task_runs AS run
+        SET status = 'completed', output = held.output, error = NULL, lease_until = NULL, finished_at = _cb_now()
+        FROM held
+        WHERE run.id = held.id
+        RETURNING run.id, held.place
     )
     SELECT array_agg(completed.id), array_agg(completed.place) INTO v_ids, v_places FROM completed;
 

@@ -97,7 +97,7 @@ CREATE OR REPLACE FUNCTION cb_cancel_claimed_steps(
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '250ms' AS $$
 DECLARE
     v_places bigint[];
     v_flow record;

@@ -4,11 +4,11 @@
 -- of a claim and name its delivery. The token stays on the row when the run has ended, so words that arrive late still
 -- count; once the run was given to another they are refused as stale (R5).
 --
--- Locks: task runs or step runs by id, for progress; none for log lines.
+-- Locks: task runs or step runs, for progress, without waiting; none for log lines.
 
--- Store how far claimed runs are, as JSON with done, total and message; the time is added. 'reported' or 'stale' for each. A
--- run that went back to the queue will begin anew, so nothing is stored of it. p_notify tells open pages, once for the
--- whole batch. Locks: the runs, in the order given (send them sorted by id).
+-- Store how far claimed runs are, as JSON with done, total and message; the time is added. 'reported', 'locked'
+-- (somebody has its row just now: say it again later) or 'stale' for each. A run that went back to the queue will begin
+-- anew, so nothing is stored of it. p_notify tells open pages, once for the whole batch. Waits for no lock.
 CREATE OR REPLACE FUNCTION cb_report_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
@@ -20,23 +20,42 @@ LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_places bigint[];
+    v_locked bigint[] := ARRAY[]::bigint[];
 BEGIN
-    WITH reported AS (
-        UPDATE cb_task_runs AS run
-        SET progress = claim.progress || jsonb_build_object('at', _cb_now())
+    WITH held AS (
+        SELECT run.id, claim.place, claim.progress
         FROM unnest(p_run_ids, p_delivery_tokens, p_progress)
             WITH ORDINALITY AS claim (id, delivery_token, progress, place)
-        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status <> 'queued'
-        RETURNING claim.place
+        JOIN cb_task_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+        WHERE run.status <> 'queued'
+        FOR NO KEY UPDATE OF run SKIP LOCKED
+    ), reported AS (
+        UPDATE cb_task_runs AS run
+        SET progress = held.progress || jsonb_build_object('at', _cb_now())
+        FROM held
+        WHERE run.id = held.id
+        RETURNING held.place
     )
     SELECT array_agg(place) INTO v_places FROM reported;
 
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM _cb_tell_finished_tasks(p_run_ids);
     END IF;
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
+        -- A statement of its own: what went back to the queue meanwhile is not locked, but stale.
+        v_locked := ARRAY(
+            SELECT claim.place
+            FROM unnest(p_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+            JOIN cb_task_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+            WHERE run.status <> 'queued' AND claim.place <> ALL (coalesce(v_places, ARRAY[]::bigint[]))
+        );
+    END IF;
     RETURN QUERY
     SELECT * FROM _cb_different_verdicts(
-        p_run_ids, v_places, array_fill('reported'::text, ARRAY[coalesce(cardinality(v_places), 0)])
+        p_run_ids,
+        v_places || v_locked,
+        array_fill('reported'::text, ARRAY[coalesce(cardinality(v_places), 0)])
+            || array_fill('locked'::text, ARRAY[cardinality(v_locked)])
     );
 END;
 $$;
@@ -53,24 +72,43 @@ LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_places bigint[];
+    v_locked bigint[] := ARRAY[]::bigint[];
     v_flow_run_ids bigint[];
 BEGIN
-    WITH reported AS (
-        UPDATE cb_step_runs AS run
-        SET progress = claim.progress || jsonb_build_object('at', _cb_now())
+    WITH held AS (
+        SELECT run.id, claim.place, claim.progress
         FROM unnest(p_step_run_ids, p_delivery_tokens, p_progress)
             WITH ORDINALITY AS claim (id, delivery_token, progress, place)
-        WHERE run.id = claim.id AND run.delivery_token = claim.delivery_token AND run.status <> 'queued'
-        RETURNING claim.place, run.flow_run_id
+        JOIN cb_step_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+        WHERE run.status <> 'queued'
+        FOR NO KEY UPDATE OF run SKIP LOCKED
+    ), reported AS (
+        UPDATE cb_step_runs AS run
+        SET progress = held.progress || jsonb_build_object('at', _cb_now())
+        FROM held
+        WHERE run.id = held.id
+        RETURNING held.place, run.flow_run_id
     )
     SELECT array_agg(place), array_agg(DISTINCT flow_run_id) INTO v_places, v_flow_run_ids FROM reported;
 
     IF p_notify AND v_places IS NOT NULL THEN
         PERFORM _cb_tell_finished_flows(v_flow_run_ids);
     END IF;
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_step_run_ids) THEN
+        -- A statement of its own: what went back to the queue meanwhile is not locked, but stale.
+        v_locked := ARRAY(
+            SELECT claim.place
+            FROM unnest(p_step_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+            JOIN cb_step_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+            WHERE run.status <> 'queued' AND claim.place <> ALL (coalesce(v_places, ARRAY[]::bigint[]))
+        );
+    END IF;
     RETURN QUERY
     SELECT * FROM _cb_different_verdicts(
-        p_step_run_ids, v_places, array_fill('reported'::text, ARRAY[coalesce(cardinality(v_places), 0)])
+        p_step_run_ids,
+        v_places || v_locked,
+        array_fill('reported'::text, ARRAY[coalesce(cardinality(v_places), 0)])
+            || array_fill('locked'::text, ARRAY[cardinality(v_locked)])
     );
 END;
 $$;

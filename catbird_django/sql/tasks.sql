@@ -7,6 +7,10 @@
 -- call makes one uuid; (run id, delivery token) names a delivery, and whoever settles names both. What is no longer
 -- theirs changes nothing and is answered 'stale' (R5, R5a).
 --
+-- Whoever settles waits a moment for a run that somebody else has locked, and no longer: a caller that cancels one run in a
+-- long transaction must not hold up what was finished beside it. Then the call has done nothing and raises 55P03
+-- (lock_not_available); cb_find_locked_tasks says which runs to leave out, and to try again later.
+--
 -- Locks: task runs by id; claims skip what is locked and wait for nobody.
 
 -- Make these tasks known, or bring them up to date: a JSON array of objects whose keys are columns of cb_tasks. A task whose
@@ -412,10 +416,10 @@ BEGIN
 END;
 $$;
 
--- Complete claimed runs with their outputs: 'completed', 'canceled' (it was being canceled) or 'stale' for each. p_notify
--- tells waiting callers and open pages, once for the whole batch. With p_brief there is no answer at all when each of them
--- was completed, which is nearly always. Locks: the runs, in the order given (send them sorted by
--- id).
+-- Complete claimed runs with their outputs: 'completed', 'canceled' (it was being canceled), 'locked' (it is being canceled,
+-- and others have it just now: try again) or 'stale' for each. p_notify tells waiting callers and open pages, once for the
+-- whole batch. With p_brief there is no answer at all when each of them was completed, which is nearly always. Locks: the
+-- runs, in the order given (send them sorted by id); for what is being canceled nobody waits.
 CREATE OR REPLACE FUNCTION cb_complete_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
@@ -425,7 +429,7 @@ CREATE OR REPLACE FUNCTION cb_complete_tasks(
     p_brief boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT SET lock_timeout = '250ms'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -471,8 +475,8 @@ END;
 $$;
 
 -- Report failed attempts, with what went wrong. A run whose delay is given and whose task allows another retry is queued
--- again after it; any other has failed for good, and its on_fail task is run. 'retrying', 'failed', 'canceled' or 'stale'
--- for each. Locks: the runs, by id.
+-- again after it; any other has failed for good, and its on_fail task is run. 'retrying', 'failed', 'canceled', 'locked'
+-- or 'stale' for each. Locks: as cb_complete_tasks.
 CREATE OR REPLACE FUNCTION cb_fail_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
@@ -481,13 +485,14 @@ CREATE OR REPLACE FUNCTION cb_fail_tasks(
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT SET lock_timeout = '250ms'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_places bigint[];
     v_verdicts text[];
     v_canceled bigint[];
+    v_locked bigint[];
     v_failed bigint[];
     v_counted bigint[];    -- places of those whose task has a circuit breaker
     v_on_fail_queues text[] := ARRAY[]::text[];
@@ -525,9 +530,11 @@ BEGIN
         v_on_fail_queues := _cb_run_on_fail(v_failed);
     END IF;
     IF cardinality(v_places) IS DISTINCT FROM cardinality(p_run_ids) THEN
-        v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
-        v_places := v_places || v_canceled;
-        v_verdicts := v_verdicts || array_fill('canceled'::text, ARRAY[cardinality(v_canceled)]);
+        v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens, false);
+        v_locked := _cb_still_canceling_tasks(p_run_ids, p_delivery_tokens);
+        v_places := v_places || v_canceled || v_locked;
+        v_verdicts := v_verdicts || array_fill('canceled'::text, ARRAY[cardinality(v_canceled)])
+            || array_fill('locked'::text, ARRAY[cardinality(v_locked)]);
     END IF;
     IF v_counted IS NOT NULL THEN
         PERFORM _cb_count_failures(
@@ -573,7 +580,7 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
 $$;
 
 -- Give claimed runs back, unfinished: they are queued again, at once or after their delay, and neither a failure nor a
--- loss is counted. 'released' or 'stale' for each. Locks: as cb_complete_tasks.
+-- loss is counted. 'released', 'canceled', 'locked' or 'stale' for each. Locks: as cb_complete_tasks.
 CREATE OR REPLACE FUNCTION cb_release_tasks(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
@@ -581,7 +588,7 @@ CREATE OR REPLACE FUNCTION cb_release_tasks(
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT SET lock_timeout = '250ms'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -669,8 +676,24 @@ BEGIN
 END;
 $$;
 
+-- Which of these runs others have locked just now, so that settling them would have to wait. Waits for nobody.
+CREATE OR REPLACE FUNCTION cb_find_locked_tasks(p_run_ids bigint[])
+RETURNS TABLE (run_id bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '250ms'
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_free bigint[] := ARRAY(
+        SELECT run.id FROM cb_task_runs AS run WHERE run.id = ANY (p_run_ids) FOR NO KEY UPDATE SKIP LOCKED
+    );
+BEGIN
+    RETURN QUERY
+    SELECT run.id FROM cb_task_runs AS run WHERE run.id = ANY (p_run_ids) AND run.id <> ALL (v_free) ORDER BY run.id;
+END;
+$$;
+
 -- One verdict per claim, in the order given: p_accepted where its place is among p_places; 'canceled' where the run was
--- being canceled and now has been, whatever was reported of it; else 'stale'.
+-- being canceled and now has been, whatever was reported of it; 'locked' where it is, and others have it just now; else
+-- 'stale'.
 CREATE OR REPLACE FUNCTION _cb_verdicts(
     p_run_ids bigint[],
     p_delivery_tokens uuid[],
@@ -681,6 +704,7 @@ RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT AS $$
 DECLARE
     v_canceled bigint[];
+    v_locked bigint[];
 BEGIN
     -- Nearly always all are ours; only otherwise is each place looked up.
     IF cardinality(p_places) = cardinality(p_run_ids) THEN
@@ -688,12 +712,14 @@ BEGIN
         RETURN;
     END IF;
 
-    v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens);
+    v_canceled := _cb_end_canceling_tasks(p_run_ids, p_delivery_tokens, p_accepted = 'completed');
+    v_locked := _cb_still_canceling_tasks(p_run_ids, p_delivery_tokens);
     RETURN QUERY
     SELECT claim.id,
            CASE
                WHEN claim.place = ANY (p_places) THEN p_accepted
                WHEN claim.place = ANY (v_canceled) THEN 'canceled'
+               WHEN claim.place = ANY (v_locked) THEN 'locked'
                ELSE 'stale'
            END
     FROM unnest(p_run_ids) WITH ORDINALITY AS claim (id, place);

@@ -30,6 +30,7 @@ class Kind:
     release: Settle
     cancel: Settle
     extend: Settle
+    find_locked: Callable[..., set[int]]
     report: Report
     log: Report
 
@@ -53,6 +54,7 @@ TASKS = Kind(
     release=tasks.release_tasks,
     cancel=cancel.cancel_claimed_tasks,
     extend=tasks.extend_tasks,
+    find_locked=tasks.find_locked_tasks,
     report=reports.report_tasks,
     log=reports.log_tasks,
 )
@@ -64,6 +66,7 @@ STEPS = Kind(
     release=steps.release_steps,
     cancel=flow_cancel.cancel_claimed_steps,
     extend=steps.extend_steps,
+    find_locked=steps.find_locked_steps,
     report=reports.report_steps,
     log=reports.log_steps,
 )

@@ -23,8 +23,9 @@ from django.db import connections
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
 from catbird_django.engine.reports import MAX_LINES, LogLine
 from catbird_django.engine.steps import AnyDelivery, Claim
+from catbird_django.statuses import ReportVerdict
 from catbird_django.worker.backoff import Backoff
-from catbird_django.worker.kinds import kind_of, sorted_by_kind
+from catbird_django.worker.kinds import Report, kind_of, sorted_by_kind
 from catbird_django.worker.patience import Calling
 
 logger = logging.getLogger("catbird.worker")
@@ -32,6 +33,7 @@ logger = logging.getLogger("catbird.worker")
 Word = TypeVar("Word")
 
 PAUSE = 0.5  # seconds between the first word and its sending
+PAUSE_FOR_LOCKS = 0.1  # at the end, while others have runs locked of which something is to be said
 MAX_BATCH = 1000
 MAX_CHARACTERS = 8 * 1024 * 1024
 """How much of logs is kept while the database does not take it, at most; what is more is dropped."""
@@ -123,6 +125,8 @@ class Reports:
                 with self._sending:
                     self._send()
                 backoff.reset()
+                if self._stopping and self._progress:
+                    time.sleep(PAUSE_FOR_LOCKS)
             except DATABASE_TROUBLE as error:
                 pause = backoff.next_pause()
                 logger.warning("cannot store reports, trying again", extra={"error": str(error), "retry_in": pause})
@@ -140,18 +144,34 @@ class Reports:
         if dropped:
             logger.warning("log lines were dropped, the database is too slow for them", extra={"dropped": dropped})
         try:
-            self._send_progress(progress)
+            locked = self._send_progress(progress)
         except DATABASE_TROUBLE:
-            with self._adding:
-                self._progress = {**progress, **self._progress}  # newer ones win
+            self._keep(progress)
             raise
+        self._keep(locked)
         while waiting > 0:
             waiting -= self._send_lines(min(waiting, MAX_BATCH))
 
-    def _send_progress(self, progress: dict[AnyDelivery, str]) -> None:
+    def _send_progress(self, progress: dict[AnyDelivery, str]) -> dict[AnyDelivery, str]:
+        """Send progress; return what is to be said again, because others had those runs locked."""
+        locked: dict[AnyDelivery, str] = {}
+
+        def send(report: Report, words: Sequence[tuple[AnyDelivery, str]]) -> None:
+            verdicts = report(words, notify=self._notify, using=self._using)
+            if ReportVerdict.LOCKED in verdicts:
+                answered = zip(words, verdicts, strict=True)
+                locked.update(word for word, verdict in answered if verdict is ReportVerdict.LOCKED)
+
         for kind, deliveries in sorted_by_kind(progress):
-            send = partial(kind.report, notify=self._notify, using=self._using)
-            _send_all([(delivery, progress[delivery]) for delivery in deliveries], send)
+            _send_all([(delivery, progress[delivery]) for delivery in deliveries], partial(send, kind.report))
+        return locked
+
+    def _keep(self, progress: dict[AnyDelivery, str]) -> None:
+        """Keep words that could not be stored, for the next time."""
+        if progress:
+            with self._adding:
+                self._progress = {**progress, **self._progress}  # newer ones win
+            self._said.set()
 
     def _send_lines(self, count: int) -> int:
         """Send the oldest lines; they are forgotten only when the database has them."""

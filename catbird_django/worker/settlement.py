@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from catbird_django.engine.call import DATABASE_TROUBLE, blames_data
+from catbird_django.engine.call import DATABASE_TROUBLE, blames_data, blames_lock
 from catbird_django.engine.steps import AnyDelivery, skip_steps
 from catbird_django.failpoints import before_commit, reach
 from catbird_django.statuses import SettleVerdict
@@ -23,6 +23,7 @@ from catbird_django.worker.backoff import Backoff
 from catbird_django.worker.kinds import kind_of
 from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, Skipped, failure
 from catbird_django.worker.patience import Calling
+from catbird_django.worker.set_aside import LONGEST_PAUSE, SetAside, find_locked
 
 logger = logging.getLogger("catbird.worker")
 
@@ -54,12 +55,19 @@ class Settlement:
         self._arrived = threading.Event()
         self._stopping = False
         self._unsettled = 0
+        self._set_aside = SetAside(using=using)
+        self._gives_up_at = float("inf")
         self._thread = threading.Thread(target=self._run, name="catbird-settlement", daemon=True)
 
     @property
     def backlog(self) -> int:
         """How many outcomes the database does not have yet."""
-        return len(self._outcomes) + self._unsettled
+        return len(self._outcomes) + self._unsettled + len(self._set_aside)
+
+    @property
+    def set_aside(self) -> frozenset[AnyDelivery]:
+        """Those whose outcomes wait because somebody else has locked their runs."""
+        return self._set_aside.deliveries
 
     def start(self) -> None:
         self._thread.start()
@@ -73,10 +81,11 @@ class Settlement:
             self._arrived.set()
 
     def stop(self, *, timeout: float) -> bool:
-        """Settle what is left, for at most `timeout` seconds; say whether all of it was."""
+        """Settle what is left, for at most `timeout` seconds; say whether all of it was, but for what is locked."""
+        self._gives_up_at = time.monotonic() + timeout
         self._stopping = True
         self._arrived.set()
-        self._thread.join(timeout)
+        self._thread.join(timeout + LONGEST_PAUSE)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -84,18 +93,44 @@ class Settlement:
             self._loop()
 
     def _loop(self) -> None:
-        while True:
-            self._arrived.wait()
+        while not self._is_over():
+            self._arrived.wait(self._set_aside.next_look_in())
             self._arrived.clear()
+            self._take_up_again()
             while self._outcomes:
-                batch = self._next_batch()
-                for alike in _alike(batch):
-                    self._settle_until_taken(alike)
-                self._unsettled = 0
-                self._settled([outcome.claim.delivery for outcome in batch])
-            if self._stopping:
-                break
+                self._settle_all(self._next_batch())
+                self._take_up_again()
         connections.close_all()
+
+    def _is_over(self) -> bool:
+        if not self._stopping or self._outcomes:
+            return False
+        return not self._set_aside or time.monotonic() >= self._gives_up_at
+
+    def _settle_all(self, batch: Sequence[Outcome]) -> None:
+        for alike in _alike(batch):
+            self._settle_until_taken(alike)
+        self._unsettled = 0
+        deliveries = [outcome.claim.delivery for outcome in batch]
+        if self._set_aside:
+            waiting = self._set_aside.deliveries
+            deliveries = [delivery for delivery in deliveries if delivery not in waiting]
+        self._settled(deliveries)
+
+    def _take_up_again(self) -> None:
+        """Settle what was locked by others and is no longer."""
+        if not self._set_aside:
+            return
+        try:
+            free = self._set_aside.find_free()
+        except DATABASE_TROUBLE as error:
+            logger.warning("cannot look for locks, trying again", extra={"error": str(error)})
+            connections.close_all()
+            return
+        if free:
+            self._unsettled += len(free)  # as in a batch: first counted there, then no longer here
+            self._set_aside.take(free)
+            self._settle_all(free)
 
     def _next_batch(self) -> list[Outcome]:
         """The outcomes that have come, as far as one call should carry; those that are alike share a transaction."""
@@ -114,7 +149,7 @@ class Settlement:
         backoff = Backoff(shortest=SHORTEST_PAUSE)
         while parts:
             try:
-                self._settle_next(parts)
+                self._settle_what_is_free(parts)
                 backoff.reset()
             except DATABASE_TROUBLE as error:
                 pause = backoff.next_pause()
@@ -122,10 +157,32 @@ class Settlement:
                 connections.close_all()
                 time.sleep(pause)
 
+    def _settle_what_is_free(self, parts: deque[Sequence[Outcome]]) -> None:
+        """Settle the first of these parts; what others keep locked of it is set aside, for that nobody waits."""
+        batch = parts[0]
+        try:
+            verdicts = self._settle_next(parts)
+        except DATABASE_TROUBLE as error:
+            locked = self._find_locked(batch) if blames_lock(error) else set()
+            if not locked:
+                raise  # other trouble; or another lock, or one that is gone by now
+            parts[0] = [outcome for outcome in batch if outcome.claim.delivery not in locked]
+            if not parts[0]:
+                parts.popleft()
+            self._set_aside.add([outcome for outcome in batch if outcome.claim.delivery in locked])
+        else:
+            if SettleVerdict.LOCKED in verdicts:
+                answers = zip(batch, verdicts, strict=True)
+                self._set_aside.add([outcome for outcome, verdict in answers if verdict is SettleVerdict.LOCKED])
+
+    def _find_locked(self, batch: Sequence[Outcome]) -> set[AnyDelivery]:
+        return find_locked([outcome.claim.delivery for outcome in batch], using=self._using)
+
     def settle_here(self, outcome: Outcome) -> SettleVerdict | None:
         """Settle one outcome on the calling thread, in its transaction if it has one; return what became of it.
 
-        None if it cannot be stored at all. Raises what the database raises, unless the outcome is to blame (F4a).
+        None if it cannot be stored at all. Raises what the database raises, unless the outcome is to blame (F4a): also
+        when somebody else keeps the run locked.
         """
         parts: deque[Sequence[Outcome]] = deque([[outcome]])
         verdicts: list[SettleVerdict] = []

@@ -18,6 +18,7 @@ from catbird_django.worker.outcome import Released
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.reports import Reports
 from catbird_django.worker.runners import Runners
+from catbird_django.worker.set_aside import find_locked
 from catbird_django.worker.settlement import Settlement
 from catbird_django.worker.tick import Ticker
 from catbird_django.worker.wakeups import Wakeups
@@ -69,13 +70,14 @@ class Shutdown:
         self.wakeups.stop()
         if is_settled:
             self._say_goodbye(left_behind)
-        return is_settled and not left_behind
+        return is_settled and not left_behind and not self.settlement.set_aside
 
     def _say_goodbye(self, left_behind: int) -> None:
         """Give back what handlers still hold, and mark this worker as stopped, if the database is there."""
         try:
-            for kind, held in sorted_by_kind(self.leases.held):
-                kind.release([(delivery, None) for delivery in held], notify=self.notify, using=self.using)
+            held = self.leases.held - self.settlement.set_aside  # what has been done is not to be done again
+            for kind, deliveries in sorted_by_kind(held - find_locked(held, using=self.using)):
+                kind.release([(delivery, None) for delivery in deliveries], notify=self.notify, using=self.using)
             self.presence.end()
         except DATABASE_TROUBLE as error:
             logger.warning("cannot say goodbye", extra={"error": str(error)})

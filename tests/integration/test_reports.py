@@ -16,6 +16,7 @@ from catbird_django import Snooze, TaskContext, task
 from catbird_django.engine.tasks import Delivery, TaskClaim
 from catbird_django.engine.watching import watch
 from catbird_django.models import RunLog, TaskRun
+from catbird_django.statuses import ReportVerdict
 from catbird_django.worker import kinds, reports
 from catbird_django.worker.reports import ClaimReporter, Reports, SaidLine
 from tests.support import USING, second_session, until, work_off, working
@@ -150,7 +151,12 @@ def test_silence_costs_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_of_much_progress_only_the_newest_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
-    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, report=lambda progress, **_: sent.extend(progress)))
+
+    def report_tasks(progress: Any, **_: Any) -> list[ReportVerdict]:
+        sent.extend(progress)
+        return [ReportVerdict.REPORTED for _ in progress]
+
+    monkeypatch.setattr(kinds, "TASKS", replace(kinds.TASKS, report=report_tasks))
     part = Reports(using=USING, notify=False)
     reporter = ClaimReporter(some_claim(), reports=part, is_canceled=lambda claim: False)
     for done in range(1000):

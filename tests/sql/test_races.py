@@ -8,14 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 
+from catbird_django.engine import tasks
+from catbird_django.engine.call import blames_lock
+from catbird_django.engine.reports import report_tasks
 from catbird_django.engine.tasks import Delivery, RunAnswer, run_tasks
 from catbird_django.engine.workers import announce_sleep, find_writers
-from catbird_django.models import TaskRun
-from catbird_django.statuses import CancelVerdict, SettleVerdict
+from catbird_django.models import Task, TaskRun
+from catbird_django.statuses import CancelVerdict, ReportVerdict, SettleVerdict
 from tests.sql.test_cancel import cancel_runs
-from tests.sql.test_settle_tasks import complete, extend, fail
+from tests.sql.test_settle_tasks import complete, extend, fail, give_up, release
 from tests.sql.test_tick import expire_leases, tick_as
 from tests.support import USING, claim, queue_runs, register, register_worker, second_session, until
 
@@ -173,3 +176,111 @@ def test_batches_that_overlap_in_opposite_order_do_not_deadlock(deliveries: list
         )
 
     assert set(TaskRun.objects.values_list("status", flat=True)) <= {"completed", "canceled", "canceling"}
+
+
+@pytest.mark.parametrize("settle", [complete, fail, release, give_up])
+def test_settling_does_not_wait_out_of_order_for_what_is_being_canceled(
+    settle: Callable[[list[Delivery]], list[SettleVerdict]], deliveries: list[Delivery]
+) -> None:
+    """R6: it is looked at last, when later runs of the batch are locked already; so nobody may wait for it."""
+    first, second = deliveries[:2]
+    cancel_runs(first.run_id)
+    with second_session() as session:
+        session.execute("SELECT FROM cb_task_runs WHERE id = %s FOR NO KEY UPDATE", [first.run_id])
+
+        verdicts = settle([first, second])
+
+    assert verdicts[0] is SettleVerdict.LOCKED
+    assert status_of(second) != "started"
+    assert settle([first, second]) == [SettleVerdict.CANCELED, SettleVerdict.STALE]
+
+
+def test_the_result_of_a_run_that_may_finish_is_not_dropped_because_it_is_locked(deliveries: list[Delivery]) -> None:
+    """T12: on_cancel "finish"."""
+    Task.objects.update(on_cancel="finish")
+    [delivery] = deliveries[:1]
+    cancel_runs(delivery.run_id)
+    with second_session() as session:
+        session.execute("SELECT FROM cb_task_runs WHERE id = %s FOR NO KEY UPDATE", [delivery.run_id])
+
+        assert complete([delivery]) == [SettleVerdict.LOCKED]
+
+    assert complete([delivery]) == [SettleVerdict.COMPLETED]
+
+
+@pytest.mark.parametrize("settle", [complete, fail, release, give_up])
+def test_settling_gives_up_soon_and_knows_for_whom_it_waited(
+    settle: Callable[[list[Delivery]], list[SettleVerdict]], deliveries: list[Delivery]
+) -> None:
+    """R5: nothing has happened then, and the others can be settled without it."""
+    locked, *others = deliveries[:3]
+    with second_session() as session:
+        cancel_in(session, locked)
+
+        with pytest.raises(OperationalError) as raised:
+            settle([locked, *others])
+
+        assert blames_lock(raised.value)
+        assert {status_of(one) for one in others} == {"started"}
+        assert tasks.find_locked_tasks([one.run_id for one in deliveries], using=USING) == {locked.run_id}
+        assert SettleVerdict.STALE not in settle(others)
+    assert tasks.find_locked_tasks([locked.run_id, 2**60], using=USING) == set()
+
+
+def test_progress_waits_for_nobody(deliveries: list[Delivery]) -> None:
+    """T14."""
+    locked, other = deliveries[:2]
+    words = [(locked, '{"done": 1}'), (other, '{"done": 2}')]
+    with second_session() as session:
+        cancel_in(session, locked)
+
+        answer = report_tasks(words, notify=False, using=USING)
+    assert answer == [ReportVerdict.LOCKED, ReportVerdict.REPORTED]
+    assert report_tasks(words, notify=False, using=USING) == [ReportVerdict.REPORTED] * 2
+
+
+def cancel_in(session: Any, delivery: Delivery) -> None:
+    session.execute("SELECT FROM cb_cancel_tasks(ARRAY[%s]::bigint[])", [delivery.run_id])
+
+
+def test_settling_reporting_and_canceling_the_same_runs_never_deadlock() -> None:
+    """R6: counted by the server, which looks for deadlocks before anybody has given up waiting."""
+    [task_id] = register("mail")
+    worker_id = register_worker()
+    before = deadlocks()
+    for _ in range(20):
+        queue_runs("mail", 40)
+        held = [one.delivery for one in claim((task_id, 0), worker_id=worker_id, limit=40)]
+        ids = [one.run_id for one in held]
+        cancel_runs(*ids[::2])
+        words = [(one, '{"done": 1}') for one in held]
+        impatient(
+            lambda held=held: complete(held),
+            lambda held=held: fail(held),
+            lambda words=words: report_tasks(words, notify=False, using=USING),
+            lambda words=words: report_tasks(words, notify=False, using=USING),
+            lambda ids=ids: cancel_runs(*ids),
+        )
+
+    assert deadlocks() == before
+
+
+def impatient(*calls: Callable[[], Any]) -> None:
+    """Make these calls at the same moment, with servers that notice a deadlock at once."""
+
+    def begin_with_a_look(call: Callable[[], Any]) -> Callable[[], Any]:
+        def make() -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("SET deadlock_timeout = '5ms'")
+            call()
+
+        return make
+
+    at_once(*(begin_with_a_look(call) for call in calls))
+
+
+def deadlocks() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_force_next_flush()")
+        cursor.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])

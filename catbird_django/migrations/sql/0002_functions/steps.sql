@@ -3,7 +3,8 @@
 -- As with tasks, a claim call makes one uuid; (step run id, delivery token) names a delivery, and whoever settles names
 -- both. Settling is one transaction for a whole batch, across many flow runs: what is no longer ours is answered 'stale' and
 -- disturbs nobody; outputs are written, successors are counted for, conditions decided, the ready queued, and runs whose
--- end is full finished (F4). Dying before the commit, nothing has happened.
+-- end is full finished (F4). Dying before the commit, nothing has happened. Nor has it when somebody else has one of the
+-- flow runs locked for more than a moment: as with tasks that raises 55P03, and cb_find_locked_steps says which it is.
 --
 -- Locks: flow runs by id, then step runs by id, then as `sql/readiness.sql`; claims skip what is locked and wait for nobody.
 
@@ -229,7 +230,7 @@ CREATE OR REPLACE FUNCTION cb_complete_steps(
     p_all_events boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT SET lock_timeout = '250ms'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -283,7 +284,7 @@ CREATE OR REPLACE FUNCTION cb_fail_steps(
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT SET lock_timeout = '250ms'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -389,7 +390,7 @@ CREATE OR REPLACE FUNCTION cb_skip_steps(
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '250ms' AS $$
 DECLARE
     v_places bigint[];
     v_skipped bigint[];
@@ -439,7 +440,7 @@ CREATE OR REPLACE FUNCTION cb_release_steps(
     p_notify boolean DEFAULT false
 )
 RETURNS TABLE (run_id bigint, verdict text)
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '250ms' AS $$
 DECLARE
     v_places bigint[];
     v_queues text[];
@@ -523,6 +524,33 @@ BEGIN
         v_verdicts := v_verdicts || array_fill('locked'::text, ARRAY[cardinality(v_locked)]);
     END IF;
     RETURN QUERY SELECT * FROM _cb_different_verdicts(p_step_run_ids, v_places, v_verdicts);
+END;
+$$;
+
+-- Which of these steps others have locked just now, or their flow runs, so that settling them would have to wait. Waits
+-- for nobody.
+CREATE OR REPLACE FUNCTION cb_find_locked_steps(p_step_run_ids bigint[])
+RETURNS TABLE (run_id bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '250ms'
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_free_flows bigint[] := ARRAY(
+        SELECT flow_run.id
+        FROM cb_flow_runs AS flow_run
+        WHERE flow_run.id = ANY (ARRAY(
+            SELECT DISTINCT run.flow_run_id FROM cb_step_runs AS run WHERE run.id = ANY (p_step_run_ids)
+        ))
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+    v_free bigint[] := ARRAY(
+        SELECT run.id
+        FROM cb_step_runs AS run
+        WHERE run.id = ANY (p_step_run_ids) AND run.flow_run_id = ANY (v_free_flows)
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+BEGIN
+    RETURN QUERY
+    SELECT run.id FROM cb_step_runs AS run WHERE run.id = ANY (p_step_run_ids) AND run.id <> ALL (v_free) ORDER BY run.id;
 END;
 $$;
 
