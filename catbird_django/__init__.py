@@ -10,9 +10,9 @@ from catbird_django.client.explain import Requirement, aexplain, explain
 from catbird_django.client.failures import FlowFailure, RunFailure, TaskFailure
 from catbird_django.client.flow_handles import FlowHandle
 from catbird_django.client.flow_runs import arun_flow, run_flow
-from catbird_django.client.flows import Flow, Optional, Signal, Step
+from catbird_django.client.flows import Flow, ItemError, Optional, Signal, Step
 from catbird_django.client.handles import TaskHandle
-from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Skip, Snooze
+from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Skip, Snooze, complete_early
 from catbird_django.client.retry import aretry_flow, aretry_task, retry_flow, retry_task
 from catbird_django.client.signals import asignal_flow, signal_flow
 from catbird_django.client.tasks import Task, arun_task, run_task
@@ -46,6 +46,7 @@ __all__ = [
     "FlowFailure",
     "FlowHandle",
     "InvalidOption",
+    "ItemError",
     "Optional",
     "PayloadError",
     "Requirement",
@@ -80,6 +81,7 @@ __all__ = [
     "asignal_flow",
     "cancel_flow",
     "cancel_task",
+    "complete_early",
     "explain",
     "retry_flow",
     "retry_task",

@@ -1,9 +1,11 @@
-"""`Flow` and `@flow.step`: a graph of typed steps, declared by functions whose parameters name what they need."""
+"""`Flow`, `@flow.step`, `@flow.map` and `@flow.reduce`: a graph of typed steps, declared by functions whose parameters
+name what they need."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
@@ -11,15 +13,19 @@ from asgiref.sync import sync_to_async
 from catbird_django.client.flow_handles import FlowHandle
 from catbird_django.client.flow_runs import run_flow_definition
 from catbird_django.client.options import FlowRunOptions, check_flow_options
+from catbird_django.definitions.define_step import define_step
 from catbird_django.definitions.flow import UNSTATED, FlowDefinition, define_flow
-from catbird_django.definitions.flow_options import FlowOptions, StepOptions
+from catbird_django.definitions.flow_options import FlowOptions, MapOptions, ReduceOptions, StepOptions
+from catbird_django.definitions.item_types import ItemError
 from catbird_django.definitions.optional import Optional
+from catbird_django.definitions.options import Named
 from catbird_django.definitions.registry import registry
 from catbird_django.definitions.signal import Signal
-from catbird_django.definitions.step import StepDefinition, define_step
+from catbird_django.definitions.step import StepDefinition
+from catbird_django.definitions.step_kinds import StepKind
 from catbird_django.errors import InvalidOption
 
-__all__ = ["Flow", "Optional", "Signal", "Step"]
+__all__ = ["Flow", "ItemError", "Optional", "Signal", "Step"]
 
 I = TypeVar("I")  # noqa: E741 - input and output, as in Flow[I, O]
 O = TypeVar("O")  # noqa: E741
@@ -31,7 +37,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Step(Generic[P, R]):
-    """A step of a flow. Calling it calls the function."""
+    """A step of a flow, of whatever kind. Calling it calls the function."""
 
     def __init__(self, handler: Callable[P, R], definition: StepDefinition) -> None:
         self._handler = handler
@@ -50,15 +56,14 @@ class Step(Generic[P, R]):
 
 
 class StepDecorator:
-    """Makes a step of a function: what `@flow.step(…)` returns."""
+    """Makes a step of a function: what `@flow.step(…)`, `@flow.map(…)` and `@flow.reduce(…)` return."""
 
-    def __init__(self, flow: Flow[Any, Any], name: str | None, options: StepOptions) -> None:
+    def __init__(self, flow: Flow[Any, Any], define: Callable[..., StepDefinition]) -> None:
         self._flow = flow
-        self._name = name
-        self._options = options
+        self._define = define
 
     def __call__(self, handler: Callable[P, R], /) -> Step[P, R]:
-        definition = define_step(name=self._name, handler=handler, options=self._options)
+        definition = self._define(handler=handler)
         self._flow.draft.add(definition)
         return Step(handler, definition)
 
@@ -103,8 +108,27 @@ class Flow(Generic[I, O]):
         """Make a step of a function: `@flow.step`, or with options, `@flow.step(max_retries=3)`."""
         if isinstance(handler, str):
             raise TypeError(f"@{self.name}.step decorates a function; name it with step(name={handler!r})")
-        decorator = StepDecorator(self, name, options)
+        decorator = StepDecorator(self, partial(define_step, name=name, options=options))
         return decorator if handler is None else decorator(handler)
+
+    def map(self, *, over: str | Named, name: str | None = None, **options: Unpack[MapOptions]) -> StepDecorator:
+        """Make a step that calls a function for each item of a list: of a step's output, or of the flow's `"input"`.
+
+        Each item is a piece of work of its own, with its own retries. The step's output is the list of what was
+        returned for them, in their order.
+        """
+        return StepDecorator(self, partial(define_step, kind=StepKind.MAP, over=over, name=name, options=options))
+
+    def reduce(
+        self, *, over: str | Named, initial: Any, name: str | None = None, **options: Unpack[ReduceOptions]
+    ) -> StepDecorator:
+        """Make a step that calls a function with one item of a list after the other: of a step's output, or `"input"`.
+
+        As `acc` it is given what it returned for the item before, and for the first of them a copy of `initial`. What
+        it returned for the last item is the step's output.
+        """
+        what: dict[str, Any] = {"kind": StepKind.REDUCE, "over": over, "initial": initial}
+        return StepDecorator(self, partial(define_step, **what, name=name, options=options))
 
     def run(self, input: I | JsonForm | None = None, **options: Unpack[FlowRunOptions]) -> FlowHandle[O]:
         """Start a run, in the current transaction of the database; return its handle.

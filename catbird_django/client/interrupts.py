@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any, NoReturn
 
 from catbird_django.definitions.retry import as_delay
 from catbird_django.errors import CatbirdError
@@ -30,6 +31,23 @@ class Skip(CatbirdError):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class CompleteEarly(CatbirdError):
+    """The whole flow has its output already: its run is completed, and its other work is canceled."""
+
+    def __init__(self, output: Any, reason: str = "") -> None:
+        super().__init__(reason)
+        self.output = output
+        self.reason = reason
+
+
+def complete_early(output: Any, reason: str = "") -> NoReturn:
+    """End the run of the flow here and now, with this output; leaves the handler, by an exception.
+
+    The first step to do so wins. Steps that wait or are queued are canceled, and running ones are told.
+    """
+    raise CompleteEarly(output, reason)
 
 
 class CancelRequested(BaseException):

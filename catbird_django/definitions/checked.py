@@ -22,12 +22,13 @@ def checked_duration(option: str, value: object) -> timedelta | None:
     return value
 
 
-def checked_count(option: str, value: object, *, least: int) -> int | None:
+def checked_count(option: str, value: object, *, least: int, most: int = 10_000) -> int | None:
     """A whole number; None stays None."""
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 10_000:
-        raise DefinitionError(f"{option} must be a whole number from {least} to 10 000, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        longest = f"{most:_}".replace("_", " ")
+        raise DefinitionError(f"{option} must be a whole number from {least} to {longest}, not {value!r}")
     return value
 
 

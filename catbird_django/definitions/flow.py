@@ -13,10 +13,11 @@ from catbird_django.definitions.checked import checked_duration, checked_flag, c
 from catbird_django.definitions.flow_checks import find_problems
 from catbird_django.definitions.flow_options import FlowOptions, step_names
 from catbird_django.definitions.flow_types import is_unstated, narrowest
-from catbird_django.definitions.graph import final_steps, sort_steps
+from catbird_django.definitions.graph import dependents_of, final_steps, sort_steps
+from catbird_django.definitions.item_types import list_of
 from catbird_django.definitions.names import check_name
 from catbird_django.definitions.options import on_fail, refuse_unknown_options
-from catbird_django.definitions.parameters import Source
+from catbird_django.definitions.parameters import INPUT, Source
 from catbird_django.definitions.plan import FlowPlan, plan_of
 from catbird_django.definitions.problems import Problem, refuse_problems
 from catbird_django.definitions.skips import Skips, find_skips
@@ -64,6 +65,12 @@ class FlowDefinition:
         return find_skips(self.steps)
 
     @cached_property
+    def inline_followers(self) -> dict[str, list[str]]:
+        """The inline steps that come right after each step, and run with it (F6)."""
+        followers = dependents_of(self.graph)
+        return {name: [one for one in followers[name] if self.steps[one].is_inline] for name in self.graph}
+
+    @cached_property
     def outputs(self) -> list[str]:
         """The steps whose output may be the flow's: that of the first that completed (F8)."""
         return list(self.stated_output) or self.final_steps
@@ -79,7 +86,7 @@ class FlowDefinition:
     @cached_property
     def output_type(self) -> Any:
         """The type of whichever step's output is the flow's; or None, when all of them may be skipped."""
-        types = [self.steps[name].output_type for name in self.outputs]
+        types = [self.steps[name].result_type for name in self.outputs]
         may_be_none = all(self.skips[name] for name in self.outputs) and not self.output_required
         return Union[tuple(types + [None] * may_be_none)]  # noqa: UP007 - `|` refuses some annotations
 
@@ -103,11 +110,14 @@ class FlowDefinition:
 
 
 def input_of(step: StepDefinition) -> Any:
-    """The type of a step's `input`; Any if it takes none, or cannot be told."""
+    """The type of the input as a step takes it, as a whole or item by item; Any if it does not, or cannot be told."""
     try:
-        return next((one.value_type for one in step.arguments if one.parameter.source is Source.INPUT), Any)
+        whole, item = step.argument_from(Source.INPUT), step.argument_from(Source.ITEM)
     except DefinitionError:
         return Any
+    if whole is not None and not is_unstated(whole.value_type):
+        return whole.value_type
+    return list_of(item.value_type) if item is not None and step.over == INPUT else Any
 
 
 class FlowDraft:

@@ -10,10 +10,18 @@ from catbird_django.definitions.condition_paths import fields_of, known_names
 from catbird_django.definitions.conditions import Condition
 from catbird_django.definitions.flow_types import fits, is_unstated
 from catbird_django.definitions.graph import find_cycles
-from catbird_django.definitions.parameters import Argument, Source, WhenMissing
+from catbird_django.definitions.item_checks import (
+    find_item_faults,
+    find_list_faults,
+    find_reduce_faults,
+    gives,
+    lacks_errors,
+)
+from catbird_django.definitions.parameters import INPUT, Argument, Source, WhenMissing
 from catbird_django.definitions.problems import Problem, ProblemKind, suggest
 from catbird_django.definitions.signal_checks import find_signal_faults
 from catbird_django.definitions.step import StepDefinition
+from catbird_django.definitions.step_kinds import StepKind
 from catbird_django.definitions.type_names import type_name
 from catbird_django.errors import DefinitionError
 
@@ -39,10 +47,10 @@ def _needed_faults(step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
     others = flow.steps.keys() - {step.name}
     for needed in (dependency.step for dependency in step.dependencies):
         if needed == step.name:
-            yield f"step {step.name!r} depends on itself"
+            yield f"{step.label} depends on itself"
         elif needed not in flow.steps:
             hint = suggest(needed, others)
-            yield f"step {step.name!r} needs {needed!r}, but flow {flow.name!r} has no such step{hint}"
+            yield f"{step.label} needs {needed!r}, but flow {flow.name!r} has no such step{hint}"
 
 
 def _cycles(flow: FlowDefinition) -> Iterator[Problem]:
@@ -72,13 +80,15 @@ def _type_faults(step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
     except DefinitionError as error:
         yield str(error)
         return
-    yield from _unusable(step.output_type, f"output of step {step.name!r}")
+    yield from _unusable(step.output_type, f"output of {step.label}")
     if step.signal is not None:
-        yield from find_signal_faults(step.name, step.signal)
+        yield from find_signal_faults(step.label, step.signal)
     for argument in arguments:
         if argument.parameter.source is not Source.CONTEXT:
-            yield from _unusable(argument.value_type, f"parameter {argument.parameter.name!r} of step {step.name!r}")
+            yield from _unusable(argument.stored_type, f"parameter {argument.parameter.name!r} of {step.label}")
         yield from _argument_faults(argument, step, flow)
+    if step.kind is StepKind.REDUCE:
+        yield from find_reduce_faults(step)
     if step.condition is not None:
         yield from _condition_faults(step, step.condition, flow)
 
@@ -92,7 +102,7 @@ def _condition_faults(step: StepDefinition, condition: Condition, flow: FlowDefi
             continue  # said where that type is
         if names is not None:
             missing = f"{type_name(annotation)} has no such field{_meant(path, names)}"
-            yield f"condition of step {step.name!r} looks at {field}, but {missing}"
+            yield f"condition of {step.label} looks at {field}, but {missing}"
 
 
 def _type_of_root(root: str, step: StepDefinition, flow: FlowDefinition) -> Any:
@@ -100,7 +110,7 @@ def _type_of_root(root: str, step: StepDefinition, flow: FlowDefinition) -> Any:
         return flow.input_type
     if root == Source.SIGNAL:
         return Any if step.signal is None else step.signal.parameter_type
-    return flow.steps[root].output_type if root in flow.steps else Any
+    return flow.steps[root].result_type if root in flow.steps else Any
 
 
 def _meant(path: list[str | int], names: list[str]) -> str:
@@ -115,10 +125,10 @@ def _unusable(annotation: Any, what: str) -> Iterator[str]:
 
 
 def _argument_faults(argument: Argument, step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
-    taken = f"step {step.name!r} takes {_shown(argument)}"
+    taken = f"{step.label} takes {argument.label}"
     if argument.when_missing is WhenMissing.OPTIONAL and argument.parameter.source is not Source.STEP:
-        shown = type_name(argument.value_type)
-        yield f"{taken}, but only the output of a step can be missing: write {shown} or {shown} | None"
+        name = type_name(argument.value_type)
+        yield f"{taken}, but only the output of a step can be missing: write {name} or {name} | None"
         return
     match argument.parameter.source:
         case Source.INPUT if not fits(flow.input_type, argument.annotation):
@@ -126,30 +136,29 @@ def _argument_faults(argument: Argument, step: StepDefinition, flow: FlowDefinit
         case Source.SIGNAL if step.signal is not None and not fits(step.signal.parameter_type, argument.annotation):
             quorum = f" (of a quorum of {step.signal.quorum})" if step.signal.quorum > 1 else ""
             yield f"{taken}, but its signal is {type_name(step.signal.parameter_type)}{quorum}"
+        case Source.ITEM if step.over == INPUT or (step.over in flow.steps and step.over != step.name):
+            yield from find_item_faults(argument, step, flow)
         case Source.STEP if argument.parameter.step in flow.steps and argument.parameter.step != step.name:
-            yield from _taken_faults(argument, taken, flow)
+            yield from _taken_faults(argument, step, flow)
 
 
 _INPUT_HINT = "let all steps take the same, or say which it is with Flow(…, input=…)"
 
 
-def _taken_faults(argument: Argument, taken: str, flow: FlowDefinition) -> Iterator[str]:
+def _taken_faults(argument: Argument, step: StepDefinition, flow: FlowDefinition) -> Iterator[str]:
     producer = flow.steps[argument.parameter.step]
+    taken = f"{step.label} takes {argument.label}"
     reasons = flow.skips[producer.name].alone
     if reasons and not argument.is_optional:
-        shown = "…" if is_unstated(argument.annotation) else type_name(argument.annotation)
+        name = "…" if is_unstated(argument.annotation) else type_name(argument.annotation)
         yield (
             f"{taken}, but {producer.name!r} may be skipped ({', '.join(reasons)}): "
-            f"annotate it as Optional[{shown}] or {shown} | None"
+            f"annotate it as Optional[{name}] or {name} | None"
         )
+    yield from find_list_faults(argument, step, producer)
     try:
-        produced = producer.output_type
+        produced = producer.result_type
     except DefinitionError:
         return  # said where the producer is
-    if not fits(produced, argument.value_type):
-        yield f"{taken}, but {producer.name!r} returns {type_name(produced)}"
-
-
-def _shown(argument: Argument) -> str:
-    name = argument.parameter.name
-    return name if is_unstated(argument.annotation) else f"{name}: {type_name(argument.annotation)}"
+    if not fits(produced, argument.stored_type) and not lacks_errors(argument, producer):
+        yield f"{taken}, but {producer.name!r} {gives(producer)} {type_name(produced)}"

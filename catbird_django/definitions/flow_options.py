@@ -1,4 +1,4 @@
-"""The options of flows and steps, as given to `Flow(…)` and `@flow.step(…)`."""
+"""The options of flows and steps, as given to `Flow(…)`, `@flow.step(…)`, `@flow.map(…)` and `@flow.reduce(…)`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Literal, TypedDict, get_args
 
-from catbird_django.definitions.checked import checked_choice, checked_duration
+from catbird_django.definitions.checked import checked_choice, checked_count, checked_duration
 from catbird_django.definitions.names import check_name
 from catbird_django.definitions.options import Named, WorkOptions, name_of
 from catbird_django.errors import DefinitionError
 
 Names = Iterable[str | Named]
 SkipPolicy = Literal["skip", "skip_downstream", "fail"]
+ItemFailure = Literal["fail", "collect"]
+
+MOST_ITEMS = 1_000_000_000
 
 
 class FlowOptions(TypedDict, total=False):
@@ -34,8 +37,8 @@ class FlowOptions(TypedDict, total=False):
     """How long finished runs are kept, in seconds or as timedelta; by default CATBIRD["RETENTION"]."""
 
 
-class StepOptions(WorkOptions, total=False):
-    """Keyword arguments of `@flow.step`, besides its name. Queue, priority, headers and tags are the run's (F20)."""
+class AnyStepOptions(WorkOptions, total=False):
+    """Keyword arguments of every kind of step. Queue, priority, headers and tags are the run's (F20)."""
 
     depends_on: Names
     """The steps whose outputs the parameters take, in their order, where the parameters have other names."""
@@ -47,14 +50,39 @@ class StepOptions(WorkOptions, total=False):
     """What follows from a condition that is not met: by default "skip"."""
     on_exhausted: SkipPolicy
     """What follows when the last attempt has failed: by default "fail"."""
-    may_skip: bool
-    """Whether the handler may raise `Skip`."""
     signal: Any
     """The type of the signal that the step waits for, or a `Signal` with more to say about it."""
     delay: float | timedelta
     """How long the step waits once everything it needs is there."""
     deadline: float | timedelta
     """A step that has not ended so many seconds after the flow's start fails."""
+
+
+class StepOptions(AnyStepOptions, total=False):
+    """Keyword arguments of `@flow.step`, besides its name."""
+
+    may_skip: bool
+    """Whether the handler may raise `Skip`."""
+    inline: bool
+    """Whether it is run in memory, together with the one step that it takes the output of."""
+    atomic: bool
+    """Whether what the handler writes to the database is committed together with its completion."""
+
+
+class MapOptions(AnyStepOptions, total=False):
+    """Keyword arguments of `@flow.map`, besides its name and `over`. Retries, timeout and the like are each item's."""
+
+    atomic: bool
+    """Whether what the handler writes to the database is committed together with the item's completion."""
+    on_item_failure: ItemFailure
+    """What follows from an item whose last attempt has failed: "collect" leaves an `ItemError` in its place; by default
+    the step fails."""
+    tolerate: int
+    """So many items may fail, and leave an `ItemError` in their place; with one more the step fails."""
+
+
+class ReduceOptions(AnyStepOptions, total=False):
+    """Keyword arguments of `@flow.reduce`, besides its name, `over` and `initial`."""
 
 
 def step_names(option: str, given: object) -> tuple[str, ...]:
@@ -76,7 +104,22 @@ def skip_policy(option: str, given: object) -> SkipPolicy:
     return chosen
 
 
-def timing(options: StepOptions) -> tuple[timedelta | None, timedelta | None]:
+def max_failed_items(options: MapOptions) -> int | None:
+    """How many items of a map may fail before it fails; None for all of them."""
+    policy: ItemFailure = checked_choice(
+        "on_item_failure", options.get("on_item_failure", "fail"), get_args(ItemFailure)
+    )
+    tolerated = checked_count("tolerate", options.get("tolerate"), least=1, most=MOST_ITEMS)
+    if tolerated is None:
+        return None if policy == "collect" else 0
+    if "on_item_failure" in options:
+        raise DefinitionError(
+            "on_item_failure and tolerate exclude each other: with tolerate, more than so many fail it"
+        )
+    return tolerated
+
+
+def timing(options: AnyStepOptions) -> tuple[timedelta | None, timedelta | None]:
     """The delay and the deadline of a step."""
     delay = checked_duration("delay", options.get("delay"))
     deadline = checked_duration("deadline", options.get("deadline"))

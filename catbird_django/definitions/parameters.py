@@ -9,10 +9,13 @@ from enum import StrEnum
 from typing import Any, get_args, get_origin
 
 from catbird_django.codec import codec_for
-from catbird_django.definitions.flow_types import accepts_none
+from catbird_django.definitions.flow_types import accepts_none, is_unstated
+from catbird_django.definitions.item_types import Stream, list_of, stream_of
 from catbird_django.definitions.names import INJECTED, check_name
 from catbird_django.definitions.optional import Optional
 from catbird_django.definitions.signature import Handler
+from catbird_django.definitions.step_kinds import StepKind
+from catbird_django.definitions.type_names import type_name
 from catbird_django.errors import DefinitionError
 
 
@@ -22,6 +25,8 @@ class Source(StrEnum):
     INPUT = "input"
     SIGNAL = "signal"
     CONTEXT = "ctx"
+    ITEM = "item"
+    ACC = "acc"
     STEP = "step"
 
 
@@ -40,7 +45,7 @@ class Parameter:
     name: str
     source: Source
     step: str = ""
-    """The step whose output it takes, if it takes one."""
+    """The step whose output it takes, as a whole or item by item; empty if it takes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +56,19 @@ class Argument:
     annotation: Any
 
     @property
+    def label(self) -> str:
+        """The parameter as it is written, for messages."""
+        name = self.parameter.name
+        return name if is_unstated(self.annotation) else f"{name}: {type_name(self.annotation)}"
+
+    @property
     def when_missing(self) -> WhenMissing:
         """What it gets when the step it takes the output of was skipped."""
         if _is_our_optional(self.annotation):
             return WhenMissing.OPTIONAL
-        return WhenMissing.NONE if accepts_none(self.annotation) else WhenMissing.REFUSED
+        # An item may be None, but there is one: without a list to go over, there is nothing to call the handler for.
+        is_there = self.parameter.source in {Source.ITEM, Source.ACC}
+        return WhenMissing.NONE if accepts_none(self.annotation) and not is_there else WhenMissing.REFUSED
 
     @property
     def is_optional(self) -> bool:
@@ -68,8 +81,19 @@ class Argument:
             return self.annotation
         return (get_args(self.annotation) or (Any,))[0]
 
+    @property
+    def stream(self) -> Stream | None:
+        """How it takes the items of a map one after the other; None if it takes a whole value."""
+        return stream_of(self.value_type) if self.parameter.source is Source.STEP else None
+
+    @property
+    def stored_type(self) -> Any:
+        """The type of a value that is there, as a whole: of a stream, the list of what comes."""
+        stream = self.stream
+        return self.value_type if stream is None else list_of(stream.element)
+
     def value_of(self, text: str | bytes | None) -> Any:
-        """Make the handler's argument of a stored value, or of None where there is none.
+        """Make the handler's argument of a stored value, or of None where there is none; of a stream, the whole list.
 
         Raise PayloadError, naming the parameter, when the value is not of its type; LookupError when it must be there.
         """
@@ -77,7 +101,7 @@ class Argument:
 
     def reader(self) -> Callable[[str | bytes | None], Any]:
         """What `value_of` does, as a function that has looked up everything once."""
-        name, when_missing, decode = self.parameter.name, self.when_missing, codec_for(self.value_type).decode
+        name, when_missing, decode = self.parameter.name, self.when_missing, codec_for(self.stored_type).decode
 
         def value_of(text: str | bytes | None) -> Any:
             if text is not None:
@@ -94,20 +118,41 @@ def _is_our_optional(annotation: Any) -> bool:
     return annotation is Optional or get_origin(annotation) is Optional
 
 
-def read_parameters(handler: Handler, depends_on: tuple[str, ...] | None) -> tuple[Parameter, ...]:
+INPUT = Source.INPUT.value
+
+# What the reserved words among the parameters of each kind of step stand for.
+_GIVEN_TO_ALL = {Source.INPUT, Source.SIGNAL, Source.CONTEXT}
+_GIVEN = {
+    StepKind.STEP: _GIVEN_TO_ALL,
+    StepKind.MAP: _GIVEN_TO_ALL | {Source.ITEM},
+    StepKind.REDUCE: _GIVEN_TO_ALL | {Source.ITEM, Source.ACC},
+}
+_NEEDED = {StepKind.STEP: (), StepKind.MAP: (Source.ITEM,), StepKind.REDUCE: (Source.ACC, Source.ITEM)}
+
+
+def read_parameters(
+    handler: Handler, depends_on: tuple[str, ...] | None, *, kind: StepKind, over: str
+) -> tuple[Parameter, ...]:
     """Read what each parameter stands for; raise DefinitionError for one that cannot be filled."""
     if not callable(handler):
         raise DefinitionError(f"a handler must be a function, not {handler!r}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise DefinitionError("a step cannot be a generator; return a list instead")
-    names = [_name_of(parameter) for parameter in _signature(handler).parameters.values()]
+        raise DefinitionError(f"a {kind} cannot be a generator; return a list instead")
+    names = [_name_of(parameter, kind) for parameter in _signature(handler).parameters.values()]
+    for needed in _NEEDED[kind]:
+        if needed not in names:
+            raise DefinitionError(f"a {kind} needs a parameter {needed.value!r}, and it has none")
     steps = _steps_of([name for name in names if name not in INJECTED], depends_on)
-    return tuple(
-        Parameter(name=name, source=Source(name))
-        if name in INJECTED
-        else Parameter(name=name, source=Source.STEP, step=next(steps))
-        for name in names
-    )
+    return tuple(_given(Source(name), over) if name in INJECTED else _taken(name, next(steps)) for name in names)
+
+
+def _given(source: Source, over: str) -> Parameter:
+    goes_over_step = source is Source.ITEM and over != INPUT
+    return Parameter(name=source.value, source=source, step=over if goes_over_step else "")
+
+
+def _taken(name: str, step: str) -> Parameter:
+    return Parameter(name=name, source=Source.STEP, step=step)
 
 
 def _signature(handler: Handler) -> inspect.Signature:
@@ -117,11 +162,11 @@ def _signature(handler: Handler) -> inspect.Signature:
         raise DefinitionError("its parameters are not known: wrap it in a function") from None
 
 
-def _name_of(parameter: inspect.Parameter) -> str:
+def _name_of(parameter: inspect.Parameter, kind: StepKind) -> str:
     if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
         raise DefinitionError(f"its parameter {parameter} cannot be filled: every parameter needs a name of its own")
-    if parameter.name in INJECTED and parameter.name not in set(Source) - {Source.STEP}:
-        raise DefinitionError(f"it takes {parameter.name!r}, a reserved word that stands for nothing in a step")
+    if parameter.name in INJECTED and parameter.name not in _GIVEN[kind]:
+        raise DefinitionError(f"it takes {parameter.name!r}, a reserved word that stands for nothing in a {kind}")
     return parameter.name
 
 

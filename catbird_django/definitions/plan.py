@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from catbird_django.codec import codec_for
 from catbird_django.codec.schema import LABELS
 from catbird_django.definitions.checked import in_seconds
-from catbird_django.definitions.parameters import Source
+from catbird_django.definitions.parameters import INPUT, Source
 from catbird_django.definitions.step import Dependency, StepDefinition
+from catbird_django.definitions.step_kinds import StepKind
 
 if TYPE_CHECKING:
     from catbird_django.definitions.flow import FlowDefinition
@@ -43,7 +44,7 @@ class StepPlan:
     """From 1, in an order in which every step comes after what it needs."""
     name: str
     kind: str
-    """"step"; other kinds of steps will have other names."""
+    """"step", "map" or "reduce"."""
     description: str
     handler: str
     dependencies: tuple[DependencyPlan, ...]
@@ -51,6 +52,7 @@ class StepPlan:
     required_count: int
     """Dependencies, and one for the signal."""
     takes_input: bool
+    """Whether its handler, or that of an inline step which runs with it, takes the flow's input as a whole."""
     takes_signal: bool
     takes_context: bool
     condition: dict[str, Any] | None
@@ -76,6 +78,17 @@ class StepPlan:
     argument_schemas: dict[str, Schema]
     """By parameter, without the context."""
     output_schema: Schema
+    """As others see it: of a map, a list."""
+    over: str = ""
+    """What a map or reduce goes over: a step, or "input"; empty for a plain step."""
+    initial: Any = None
+    """What a reduce starts with, as JSON."""
+    max_failed_items: int | None = 0
+    """How many items of a map may fail before it fails; None for all of them."""
+    takes_lists: bool = False
+    """Whether its handler takes the outputs of a map, as a whole or, in a reduce, one after the other."""
+    is_inline: bool = False
+    is_atomic: bool = False
     fingerprint: str = ""
     """Hash of how its handler is called: what can run it in one version can run it in another with the same (F21)."""
 
@@ -123,6 +136,8 @@ def _call_of(step: StepPlan) -> dict[str, Any]:
     return {
         "name": step.name,
         "kind": step.kind,
+        "over": step.over,
+        "is_atomic": step.is_atomic,
         "dependencies": [
             [one.step, one.parameter, one.is_optional] for one in step.dependencies if not one.is_order_only
         ],
@@ -158,22 +173,22 @@ def plan_of(flow: FlowDefinition) -> FlowPlan:
         final_count=len(flow.final_steps),
         input_schema=flow.input_codec.json_schema(),
         output_schema=flow.output_codec.json_schema(),
-        steps=tuple(_plan_of_step(step, positions, is_final=step.name in flow.final_steps) for step in flow.order),
+        steps=tuple(_plan_of_step(step, flow, positions) for step in flow.order),
     )
 
 
-def _plan_of_step(step: StepDefinition, positions: dict[str, int], *, is_final: bool) -> StepPlan:
+def _plan_of_step(step: StepDefinition, flow: FlowDefinition, positions: dict[str, int]) -> StepPlan:
     sources = {parameter.source for parameter in step.parameters}
     plan = StepPlan(
         position=positions[step.name],
         name=step.name,
-        kind="step",
+        kind=step.kind.value,
         description=step.description,
         handler=step.path,
         dependencies=tuple(_plan_of_dependency(one, step, positions) for one in step.dependencies),
         dependency_count=len(step.dependencies),
         required_count=len(step.dependencies) + (step.signal is not None),
-        takes_input=Source.INPUT in sources,
+        takes_input=_takes_input(step, flow),
         takes_signal=Source.SIGNAL in sources,
         takes_context=Source.CONTEXT in sources,
         condition=None if step.condition is None else step.condition.as_json(),
@@ -185,21 +200,48 @@ def _plan_of_step(step: StepDefinition, positions: dict[str, int], *, is_final: 
         on_unmet=step.on_unmet,
         on_exhausted=step.on_exhausted,
         on_cancel=step.on_cancel,
-        is_final=is_final,
+        is_final=step.name in flow.final_steps,
         max_retries=step.retry.max_retries,
         max_lost=step.max_lost,
         delay=in_seconds(step.delay),
         deadline=in_seconds(step.deadline),
         options=step.how_to_run.as_json(),
         argument_schemas=_argument_schemas(step),
-        output_schema=step.output_codec.json_schema(),
+        output_schema=codec_for(step.result_type).json_schema(),
+        over=step.over,
+        initial=json.loads(step.initial_text) if step.kind is StepKind.REDUCE else None,
+        max_failed_items=step.max_failed_items,
+        takes_lists=_takes_lists(step, flow),
+        is_inline=step.is_inline,
+        is_atomic=step.is_atomic,
     )
     return replace(plan, fingerprint=_hash_of(_call_of(plan)))
 
 
+def _takes_input(step: StepDefinition, flow: FlowDefinition) -> bool:
+    """Whether whoever runs the step must have the input: the items of a map get theirs from the database."""
+    left = [step.name]
+    while left:
+        one = flow.steps[left.pop()]
+        reduces_input = one.kind is StepKind.REDUCE and one.over == INPUT
+        if reduces_input or any(parameter.source is Source.INPUT for parameter in one.parameters):
+            return True
+        left += flow.inline_followers[one.name]
+    return False
+
+
+def _takes_lists(step: StepDefinition, flow: FlowDefinition) -> bool:
+    """Whether it takes the outputs of a map; an item of a map over another takes one of them alone."""
+    return any(
+        flow.steps[parameter.step].kind is StepKind.MAP
+        for parameter in step.parameters
+        if parameter.step and not (step.kind is StepKind.MAP and parameter.source is Source.ITEM)
+    )
+
+
 def _argument_schemas(step: StepDefinition) -> dict[str, Schema]:
     return {
-        argument.parameter.name: codec_for(argument.value_type).json_schema()
+        argument.parameter.name: codec_for(argument.stored_type).json_schema()
         for argument in step.arguments
         if argument.parameter.source is not Source.CONTEXT
     }

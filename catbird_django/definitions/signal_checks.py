@@ -19,21 +19,21 @@ def find_signal_faults(step: str, signal: Signal) -> Iterator[str]:
     try:
         fields = codec_for(signal.type).fields()
     except DefinitionError as error:
-        yield f"signal of step {step!r}: {error}"
+        yield f"signal of {step}: {error}"
         return
     if signal.decision:
         yield from _decision_faults(step, signal, fields)
     try:
         signal.as_json()
     except PayloadError as error:
-        yield f"signal of step {step!r} has a payload for its deadline that does not fit: {error}"
+        yield f"signal of {step} has a payload for its deadline that does not fit: {error}"
 
 
 def _decision_faults(step: str, signal: Signal, fields: tuple[Field, ...]) -> Iterator[str]:
     if [field.kind for field in fields if field.name == "value" and field.kind in OPEN]:
         return
     kinds = {field.name: field.kind for field in fields}
-    decision = f"signal of step {step!r} is decided by {signal.decision!r}, but {type_name(signal.type)}"
+    decision = f"signal of {step} is decided by {signal.decision!r}, but {type_name(signal.type)}"
     if signal.decision not in kinds:
         yield f"{decision} has no such field{suggest(signal.decision, kinds)}"
     elif kinds[signal.decision] not in DECIDABLE:

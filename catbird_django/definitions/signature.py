@@ -47,9 +47,14 @@ def read_signature(handler: Handler) -> Signature:
     return Signature(
         takes_input=takes_input,
         takes_context=takes_context,
-        is_async=iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__),
+        is_async=is_async(handler),
         input_name=names[0] if takes_input else None,
     )
+
+
+def is_async(handler: Handler) -> bool:
+    """Whether calling it gives a coroutine."""
+    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
 def _check_parameter(parameter: inspect.Parameter, where: str) -> None:

@@ -26,6 +26,10 @@ class Skips:
 def find_skips(steps: Mapping[str, StepDefinition]) -> dict[str, Skips]:
     """Say of each step why it may be skipped, by itself or because of what it needs."""
     found = {name: _own_skips(step) for name, step in steps.items()}
+    for name, step in steps.items():
+        # Without a list there are no items, so what goes over it is skipped with it, whatever the reason.
+        if step.over in found and found[step.over].alone:
+            found[name] = _with_reason(found[name], step.over)
     dependents = dependents_of({name: required_steps(step) for name, step in steps.items()})
     spreading = [name for name, skips in found.items() if skips.with_dependents]
     while spreading:
@@ -33,11 +37,13 @@ def find_skips(steps: Mapping[str, StepDefinition]) -> dict[str, Skips]:
         for name in dependents[skipped]:
             if not found[name].with_dependents:
                 spreading.append(name)
-            found[name] = Skips(
-                alone=found[name].alone,
-                with_dependents=(*found[name].with_dependents, f"{skipped!r}, which it needs, may be skipped"),
-            )
+            found[name] = _with_reason(found[name], skipped)
     return found
+
+
+def _with_reason(skips: Skips, needed: str) -> Skips:
+    reasons = dict.fromkeys([*skips.with_dependents, f"{needed!r}, which it needs, may be skipped"])
+    return Skips(alone=skips.alone, with_dependents=tuple(reasons))
 
 
 def _own_skips(step: StepDefinition) -> Skips:

@@ -9,26 +9,16 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
-
 from catbird_django.codec import Codec, codec_for
-from catbird_django.definitions.checked import checked_flag
-from catbird_django.definitions.conditions import Condition, parse_condition, roots_of
-from catbird_django.definitions.flow_options import SkipPolicy, StepOptions, skip_policy, step_names, timing
-from catbird_django.definitions.names import check_name
-from catbird_django.definitions.options import (
-    HandlerOptions,
-    OnCancel,
-    handler_options,
-    max_lost,
-    on_cancel,
-    refuse_unknown_options,
-    retry_policy,
-)
-from catbird_django.definitions.parameters import Argument, Parameter, Source, read_parameters
+from catbird_django.definitions.conditions import Condition, roots_of
+from catbird_django.definitions.flow_options import SkipPolicy
+from catbird_django.definitions.item_types import list_of, or_error
+from catbird_django.definitions.options import HandlerOptions, OnCancel
+from catbird_django.definitions.parameters import Argument, Parameter, Source
 from catbird_django.definitions.retry import RetryPolicy
-from catbird_django.definitions.signal import Signal, as_signal
-from catbird_django.definitions.signature import Handler, location_of
+from catbird_django.definitions.signal import MAX_PAYLOAD, Signal
+from catbird_django.definitions.signature import Handler, is_async
+from catbird_django.definitions.step_kinds import StepKind
 from catbird_django.errors import DefinitionError
 
 
@@ -38,7 +28,7 @@ class Dependency:
 
     step: str
     parameter: Parameter | None
-    """The parameter that takes its output; None if only the order counts."""
+    """The parameter that takes its output, or one item of it; None if only the order counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +36,7 @@ class StepDefinition:
     """A step as code declares it. Types are resolved on first use, so that they may be defined further down."""
 
     name: str
+    kind: StepKind
     handler: Handler
     location: str
     parameters: tuple[Parameter, ...]
@@ -62,16 +53,29 @@ class StepDefinition:
     """None: as the settings say."""
     how_to_run: HandlerOptions
     on_cancel: OnCancel
+    over: str
+    """What a map or reduce goes over: a step, or "input"; empty for a plain step."""
+    initial: Any
+    """What a reduce starts with."""
+    max_failed_items: int | None
+    """How many items of a map may fail before it fails; None for all of them."""
+    is_inline: bool
+    is_atomic: bool
+
+    @property
+    def label(self) -> str:
+        """What it is, as messages name it."""
+        return f"{self.kind} {self.name!r}"
 
     @cached_property
     def dependencies(self) -> tuple[Dependency, ...]:
         """The steps whose outputs it takes, in the order of its parameters, then those it only comes after."""
-        taken = [Dependency(step=one.step, parameter=one) for one in self.parameters if one.source is Source.STEP]
+        taken = [Dependency(step=one.step, parameter=one) for one in self.parameters if one.step]
         return (*taken, *(Dependency(step=name, parameter=None) for name in self.after))
 
     @property
     def is_async(self) -> bool:
-        return iscoroutinefunction(self.handler) or iscoroutinefunction(type(self.handler).__call__)
+        return is_async(self.handler)
 
     @property
     def condition_roots(self) -> frozenset[str]:
@@ -84,7 +88,7 @@ class StepDefinition:
             return typing.get_type_hints(inspect.unwrap(self.handler), include_extras=True)
         except Exception as error:
             raise DefinitionError(
-                f"an annotation of step {self.name!r} cannot be resolved ({error}); "
+                f"an annotation of {self.label} cannot be resolved ({error}); "
                 f"its type must be importable where the handler is defined"
             ) from error
 
@@ -100,13 +104,42 @@ class StepDefinition:
         """One of its parameters, with its type."""
         return self.arguments[self.parameters.index(parameter)]
 
+    def argument_from(self, source: Source) -> Argument | None:
+        """The parameter that a reserved word stands for, with its type; None if it has none such."""
+        return next((one for one in self.arguments if one.parameter.source is source), None)
+
     @cached_property
     def output_type(self) -> Any:
+        """The type of what the handler returns; of a map, for one item."""
         return self._annotations.get("return", Any)
 
     @cached_property
+    def result_type(self) -> Any:
+        """The type of its output as others see it: of a map, the list of what was returned for each item."""
+        if self.kind is not StepKind.MAP:
+            return self.output_type
+        return list_of(or_error(self.output_type) if self.keeps_errors else self.output_type)
+
+    @property
+    def keeps_errors(self) -> bool:
+        """Whether items that failed have an `ItemError` in their place."""
+        return self.max_failed_items != 0
+
+    @cached_property
     def output_codec(self) -> Codec[Any]:
+        """Of what the handler returns."""
         return codec_for(self.output_type)
+
+    @cached_property
+    def initial_text(self) -> str:
+        """What a reduce starts with, as JSON text: whoever reads it has a value of his own.
+
+        Raise PayloadError when it is no value that the handler takes, or, for a list without items, returns.
+        """
+        acc = self.argument_from(Source.ACC)
+        taken = codec_for(Any if acc is None else acc.value_type)
+        self.output_codec.encode(self.initial, name="initial", max_bytes=MAX_PAYLOAD)
+        return taken.encode(self.initial, name="initial", max_bytes=MAX_PAYLOAD)
 
     @cached_property
     def description(self) -> str:
@@ -117,63 +150,3 @@ class StepDefinition:
         """Where the handler can be imported from, as module:name."""
         kind = self.handler if hasattr(self.handler, "__qualname__") else type(self.handler)
         return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def define_step(*, name: str | None, handler: Handler, options: StepOptions) -> StepDefinition:
-    """Declare a step; refuse at once, with its place, what can be known to be wrong without the other steps."""
-    refuse_unknown_options(options, StepOptions, "step")
-    name = name if name is not None else getattr(handler, "__name__", None)
-    location = location_of(handler)
-    try:
-        return _define(check_name(name, "step"), handler, location, options)
-    except DefinitionError as error:
-        raise DefinitionError(f"{location}: step {name!r}: {error}") from None
-
-
-def _define(name: str, handler: Handler, location: str, options: StepOptions) -> StepDefinition:
-    given = options.get("depends_on")
-    parameters = read_parameters(handler, None if given is None else step_names("depends_on", given))
-    after = step_names("after", options.get("after", ()))
-    signal = as_signal(options.get("signal"))
-    delay, deadline = timing(options)
-    _refuse_contradictions(parameters, after, signal, options)
-    return StepDefinition(
-        name=name,
-        handler=handler,
-        location=location,
-        parameters=parameters,
-        after=after,
-        condition=_condition(parameters, after, signal, options),
-        signal=signal,
-        may_skip=checked_flag("may_skip", options.get("may_skip", False)),
-        on_unmet=skip_policy("on_unmet", options.get("on_unmet", "skip")),
-        on_exhausted=skip_policy("on_exhausted", options.get("on_exhausted", "fail")),
-        delay=delay,
-        deadline=deadline,
-        retry=retry_policy(options),
-        max_lost=max_lost(options),
-        how_to_run=handler_options(options),
-        on_cancel=on_cancel(options),
-    )
-
-
-def _condition(
-    parameters: tuple[Parameter, ...], after: tuple[str, ...], signal: Signal | None, options: StepOptions
-) -> Condition | None:
-    text = options.get("condition")
-    if text is None:
-        return None
-    steps = (parameter.step for parameter in parameters if parameter.source is Source.STEP)
-    return parse_condition(text, roots={Source.INPUT.value, *steps, *after} | ({"signal"} if signal else set()))
-
-
-def _refuse_contradictions(
-    parameters: tuple[Parameter, ...], after: tuple[str, ...], signal: Signal | None, options: StepOptions
-) -> None:
-    if signal is None and any(parameter.source is Source.SIGNAL for parameter in parameters):
-        raise DefinitionError("it takes a signal but waits for none: say which with signal=Type")
-    if "on_unmet" in options and options.get("condition") is None:
-        raise DefinitionError("on_unmet says what follows from its condition, but it has none")
-    for parameter in parameters:
-        if parameter.step in after:
-            raise DefinitionError(f"after names {parameter.step!r}, whose output it takes anyway: leave it out there")

@@ -15,7 +15,7 @@ from django.core.management import BaseCommand, get_commands, load_command_class
 
 from catbird_django import FlowHandle, conf
 from catbird_django.client.options import CommonOptions, FlowRunOptions
-from catbird_django.definitions.flow_options import FlowOptions, StepOptions
+from catbird_django.definitions.flow_options import FlowOptions, MapOptions, ReduceOptions, StepOptions
 from catbird_django.definitions.signal import Signal
 from catbird_django.statuses import SignalVerdict
 
@@ -68,6 +68,11 @@ def test_every_id_of_a_check_is_listed():
     [
         ("Options of a flow", set(FlowOptions.__annotations__)),
         ("Options of a step", set(StepOptions.__annotations__)),
+        ("Options of a map", set(MapOptions.__annotations__) - set(StepOptions.__annotations__) | {"over"}),
+        (
+            "Options of a reduce",
+            set(ReduceOptions.__annotations__) - set(StepOptions.__annotations__) | {"over", "initial"},
+        ),
         ("Signals", {field.name for field in fields(Signal)} - {"type"}),
     ],
 )

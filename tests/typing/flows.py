@@ -5,11 +5,11 @@ A `type: ignore` below is a test too: mypy complains about one that is not neede
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Never, assert_type
 
-from catbird_django import Flow, FlowHandle, Optional, Signal, Step
+from catbird_django import Flow, FlowHandle, ItemError, Optional, Signal, Step, complete_early
 
 
 @dataclass
@@ -61,6 +61,51 @@ async def count_lines(signal: list[Approval], approve: bool | None) -> int:
     return len(signal) + bool(approve)
 
 
+sums = Flow("sums")
+
+
+@sums.map(over="input", tolerate=3, max_retries=2, atomic=True)
+def double(item: int, ctx: Any) -> int:
+    return 2 * item
+
+
+@sums.map(over=double, on_item_failure="collect", name="halved")
+async def halve(item: int | ItemError) -> float:
+    return complete_early(None, "failed") if isinstance(item, ItemError) else item / 2
+
+
+@sums.reduce(over="double", initial=0, timeout=60)
+def total(acc: int, item: int | ItemError) -> int:
+    return acc if isinstance(item, ItemError) else acc + item
+
+
+@sums.step(inline=True)
+def shown(total: int) -> str:
+    return str(total)
+
+
+@sums.step(after=[total])
+async def report(halved: AsyncIterable[float | ItemError]) -> list[str]:
+    return [one.message async for one in halved if isinstance(one, ItemError)]
+
+
+@sums.step(depends_on=[halve])
+def count(numbers: Iterable[float | ItemError]) -> int:
+    return sum(1 for _ in numbers)
+
+
+async def check_what_mypy_knows_of_maps_and_reduces() -> None:
+    assert_type(double(3, None), int)
+    assert_type(await halve(3), float)
+    assert_type(total(acc=1, item=2), int)
+    assert_type(shown(3), str)
+    as_step: Step[[int, int | ItemError], int] = total
+    as_function: Callable[[int, Any], int] = double
+    assert as_step is not as_function
+    if as_step.name == "never":
+        assert_type(complete_early(3), Never)
+
+
 async def check_what_mypy_knows() -> None:
     assert_type(orders, Flow[Any, Any])
     assert_type(typed, Flow[Order, int])
@@ -89,3 +134,10 @@ def check_what_mypy_refuses() -> None:
     typed.run(3)  # type: ignore[arg-type]
     orders.run(1, debounce_key="x")  # type: ignore[call-arg]
     Signal(Approval, quorum="2")  # type: ignore[arg-type]
+    double("3", None)  # type: ignore[arg-type]
+    sums.map(tolerate=3)  # type: ignore[call-arg]
+    sums.map(over="input", on_item_failure="skip")  # type: ignore[arg-type]
+    sums.map(over="input", may_skip=True)  # type: ignore[call-arg]
+    sums.map(over=3)  # type: ignore[arg-type]
+    sums.reduce(over="input")  # type: ignore[call-arg]
+    sums.reduce(over="input", initial=0, atomic=True)  # type: ignore[call-arg]

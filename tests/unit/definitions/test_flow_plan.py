@@ -82,6 +82,21 @@ def test_the_plan_of_the_example(example: Any) -> None:
     assert validate["signal"] is validate["signal_schema"] is validate["condition"] is None
 
 
+def test_the_maps_and_reduces_that_mypy_reads_can_work() -> None:
+    """F14, F15: what the type checker accepts, the check of the flow does too."""
+    sys.modules.pop("tests.typing.flows", None)
+    sums = importlib.import_module("tests.typing.flows").sums.definition
+
+    assert [(step.name, step.kind, step.over) for step in sums.plan.steps] == [
+        ("double", "map", "input"),
+        ("halved", "map", "double"),
+        ("total", "reduce", "double"),
+        ("shown", "step", ""),
+        ("report", "step", ""),
+        ("count", "step", ""),
+    ]
+
+
 def test_the_plan_is_plain_json(example: Any) -> None:
     plan = example.plan.as_json()
 
