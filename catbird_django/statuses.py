@@ -51,6 +51,17 @@ class StepStatus(TextChoices):
     CANCELED = "canceled", pgettext_lazy("step status", "canceled")
 
 
+class ItemStatus(TextChoices):
+    """The life of an item of a map (F9)."""
+
+    QUEUED = "queued", pgettext_lazy("item status", "queued")
+    STARTED = "started", pgettext_lazy("item status", "started")
+    CANCELING = "canceling", pgettext_lazy("item status", "canceling")
+    COMPLETED = "completed", pgettext_lazy("item status", "completed")
+    FAILED = "failed", pgettext_lazy("item status", "failed")
+    CANCELED = "canceled", pgettext_lazy("item status", "canceled")
+
+
 class SkipReason(TextChoices):
     """Why a step was skipped (F9)."""
 
@@ -83,6 +94,7 @@ class RunKind(TextChoices):
     TASK = "task", pgettext_lazy("run kind", "task")
     FLOW = "flow", pgettext_lazy("run kind", "flow")
     STEP = "step", pgettext_lazy("run kind", "step")
+    ITEM = "item", pgettext_lazy("run kind", "item")
 
 
 class RunRole(TextChoices):

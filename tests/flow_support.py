@@ -43,9 +43,15 @@ def step_plan(position: int, given: dict[str, Any], *, is_final: bool) -> dict[s
         "description": "",
         "handler": "",
         "fingerprint": "1",
+        "over": "",
+        "max_failed_items": 0,
+        "is_inline": False,
+        "is_atomic": False,
+        "takes_lists": False,
         "takes_input": True,
         "takes_signal": "signal" in given,
         "condition": None,
+        "condition_roots": [],
         "condition_needs_signal": False,
         "signal": None,
         "signal_schema": None,
@@ -83,7 +89,11 @@ def when(text: str) -> dict[str, Any]:
     """A condition, parsed, and whether it needs the signal."""
     roots = {"input", "signal", "a", "b", "c", "d"}
     condition = parse_condition(text, roots=roots).as_json()
-    return {"condition": condition, "condition_needs_signal": "signal" in text}
+    return {
+        "condition": condition,
+        "condition_roots": sorted(root for root in roots if root in text),
+        "condition_needs_signal": "signal" in text,
+    }
 
 
 def start(shape: dict[str, Any], value: Any = 1, **options: Any) -> FlowRun:

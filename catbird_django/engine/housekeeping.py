@@ -15,7 +15,7 @@ KEEP_HOUSE = Function("cb_keep_house", worker_ttl="interval", keep_stopped="inte
 DEAD_ROWS = Function("cb_dead_rows")
 
 # TRUNCATE would wait for everybody's locks, and a table that is being vacuumed anyway need not be vacuumed twice.
-VACUUM = "VACUUM (TRUNCATE off, SKIP_LOCKED) cb_task_runs, cb_step_runs, cb_step_readiness"
+VACUUM = "VACUUM (TRUNCATE off, SKIP_LOCKED) cb_task_runs, cb_step_runs, cb_step_readiness, cb_items"
 LONGEST_VACUUM = 600.0  # seconds: what takes longer is left to autovacuum
 
 

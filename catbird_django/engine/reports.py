@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from catbird_django.engine.call import Function, columns
+from catbird_django.engine.items import ItemDelivery
 from catbird_django.engine.steps import AnyDelivery, StepDelivery
 from catbird_django.engine.tasks import Delivery, JsonText
 from catbird_django.statuses import ReportVerdict
@@ -22,8 +23,10 @@ _LINES = {
 
 REPORT_TASKS = Function("cb_report_tasks", run_ids="bigint[]", **_PROGRESS)
 REPORT_STEPS = Function("cb_report_steps", step_run_ids="bigint[]", **_PROGRESS)
+REPORT_ITEMS = Function("cb_report_items", item_ids="bigint[]", **_PROGRESS)
 LOG_TASKS = Function("cb_log_tasks", run_ids="bigint[]", **_LINES)
 LOG_STEPS = Function("cb_log_steps", step_run_ids="bigint[]", **_LINES)
+LOG_ITEMS = Function("cb_log_items", item_ids="bigint[]", **_LINES)
 
 MAX_LINES = 1000
 """How many lines the log of a run has, at most; the last says that it is full."""
@@ -56,6 +59,14 @@ def report_steps(progress: Sequence[tuple[StepDelivery, JsonText]], *, notify: b
     return [ReportVerdict(verdict) for _, verdict in rows]
 
 
+def report_items(progress: Sequence[tuple[ItemDelivery, JsonText]], *, notify: bool, using: str) -> list[ReportVerdict]:
+    """Store how far these items are; say of each, in order, whether it counted."""
+    item_ids, tokens = columns([delivery for delivery, _ in progress], 2)
+    texts = [text for _, text in progress]
+    rows = REPORT_ITEMS.rows(using, item_ids=item_ids, delivery_tokens=tokens, progress=texts, notify=notify)
+    return [ReportVerdict(verdict) for _, verdict in rows]
+
+
 def log_tasks(lines: Sequence[LogLine], *, using: str) -> list[ReportVerdict]:
     """Write these lines to the logs of their runs; say what became of each, in order."""
     rows = LOG_TASKS.rows(using, run_ids=[line.delivery.run_id for line in lines], **_said(lines))
@@ -65,6 +76,12 @@ def log_tasks(lines: Sequence[LogLine], *, using: str) -> list[ReportVerdict]:
 def log_steps(lines: Sequence[LogLine], *, using: str) -> list[ReportVerdict]:
     """Write these lines to the logs of their step runs; say what became of each, in order."""
     rows = LOG_STEPS.rows(using, step_run_ids=[line.delivery.run_id for line in lines], **_said(lines))
+    return [ReportVerdict(verdict) for _, verdict in rows]
+
+
+def log_items(lines: Sequence[LogLine], *, using: str) -> list[ReportVerdict]:
+    """Write these lines to the logs of their items; say what became of each, in order."""
+    rows = LOG_ITEMS.rows(using, item_ids=[line.delivery.run_id for line in lines], **_said(lines))
     return [ReportVerdict(verdict) for _, verdict in rows]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from catbird_django.engine.call import Function, columns
+from catbird_django.engine.items import ItemClaim, ItemDelivery
 from catbird_django.engine.tasks import Delivery, JsonText, LaneHead, LaneRequest, TaskClaim, _verdicts
 from catbird_django.statuses import SettleVerdict
 
@@ -22,7 +23,7 @@ FIND_LANES = Function(
 CLAIM = Function(
     "cb_claim_steps",
     answering="""run_id, delivery_token::text, queue, -step_id, priority, input, headers, delivery_count, failure_count,
-    lost_count, flow_run_id, outputs, signal""",
+    lost_count, flow_run_id, outputs, signal, lists""",
     worker_id="bigint",
     lease="interval",
     queues="text[]",
@@ -33,7 +34,17 @@ CLAIM = Function(
     suspect="boolean",
     all_events="boolean",
 )
-COMPLETE = Function("cb_complete_steps", **_SETTLE, outputs="jsonb[]", notify="boolean", all_events="boolean")
+COMPLETE = Function(
+    "cb_complete_steps",
+    **_SETTLE,
+    outputs="jsonb[]",
+    notify="boolean",
+    all_events="boolean",
+    inline_places="integer[]",
+    inline_steps="text[]",
+    inline_outputs="jsonb[]",
+)
+COMPLETE_EARLY = Function("cb_complete_steps_early", **_SETTLE, outputs="jsonb[]", reasons="text[]", notify="boolean")
 FAIL = Function("cb_fail_steps", **_SETTLE, errors="jsonb[]", retry_delays="interval[]", notify="boolean")
 SKIP = Function("cb_skip_steps", **_SETTLE, reasons="text[]", notify="boolean")
 RELEASE = Function("cb_release_steps", **_SETTLE, delays="interval[]", notify="boolean")
@@ -75,14 +86,25 @@ class StepClaim(NamedTuple):
     outputs: JsonText | None
     """Of the steps before it, by name; what was skipped is missing."""
     signal: JsonText | None
+    lists: JsonText | None
+    """Of the maps before it whose items it takes: their step runs, by name."""
 
     @property
     def attempt(self) -> int:
         return self.failure_count + self.lost_count + 1
 
 
-Claim = TaskClaim | StepClaim
-AnyDelivery = Delivery | StepDelivery
+Claim = TaskClaim | StepClaim | ItemClaim
+AnyDelivery = Delivery | StepDelivery | ItemDelivery
+
+
+class InlineOutput(NamedTuple):
+    """What an inline step has returned that was run together with a claimed one (F6)."""
+
+    place: int
+    """The place of that one among the completions, from 0."""
+    step: str
+    output: JsonText
 
 
 def find_steps(keys: Sequence[StepKey], *, using: str) -> dict[int, StepKey]:
@@ -124,14 +146,44 @@ def claim_steps(
 
 
 def complete_steps(
-    completions: Sequence[tuple[StepDelivery, JsonText]], *, notify: bool, all_events: bool = False, using: str
+    completions: Sequence[tuple[StepDelivery, JsonText]],
+    *,
+    inline: Sequence[InlineOutput] = (),
+    notify: bool,
+    all_events: bool = False,
+    using: str,
 ) -> list[SettleVerdict]:
-    """Complete these steps and let their runs go on; say of each, in order, whether it was still ours."""
+    """Complete these steps, with what ran inline, and let their runs go on; say of each whether it was still ours."""
     ids, tokens = columns([delivery for delivery, _ in completions], 2)
     outputs = [output for _, output in completions]
+    along: dict[str, Any] = {}
+    if inline:
+        along["inline_places"] = [one.place + 1 for one in inline]
+        along["inline_steps"] = [one.step for one in inline]
+        along["inline_outputs"] = [one.output for one in inline]
     return _verdicts(
         COMPLETE.rows(
-            using, step_run_ids=ids, delivery_tokens=tokens, outputs=outputs, notify=notify, all_events=all_events
+            using,
+            step_run_ids=ids,
+            delivery_tokens=tokens,
+            outputs=outputs,
+            notify=notify,
+            all_events=all_events,
+            **along,
+        )
+    )
+
+
+def complete_steps_early(
+    endings: Sequence[tuple[StepDelivery, JsonText, str]], *, notify: bool, using: str
+) -> list[SettleVerdict]:
+    """Complete the runs of these steps, each with an output and for a reason; say of each whether it counted."""
+    ids, tokens = columns([delivery for delivery, _, _ in endings], 2)
+    outputs = [output for _, output, _ in endings]
+    reasons = [reason for _, _, reason in endings]
+    return _verdicts(
+        COMPLETE_EARLY.rows(
+            using, step_run_ids=ids, delivery_tokens=tokens, outputs=outputs, reasons=reasons, notify=notify
         )
     )
 

@@ -2,6 +2,7 @@
 
 from catbird_django.models.flow_runs import FlowRun, Readiness, SignalDelivery, StepInput, StepRun
 from catbird_django.models.flows import Flow, Step, StepDependency
+from catbird_django.models.items import Item
 from catbird_django.models.operations import Breaker, Lease
 from catbird_django.models.records import Event, RunLog, RunTag
 from catbird_django.models.tasks import Task, TaskRun
@@ -12,6 +13,7 @@ __all__ = [
     "Event",
     "Flow",
     "FlowRun",
+    "Item",
     "Lease",
     "Readiness",
     "RunLog",

@@ -75,6 +75,18 @@ class FlowRun(models.Model):
     outcome = models.TextField(
         _("outcome"), db_default="", help_text=_("What it will be, once what still runs has been stopped.")
     )
+    output_run = models.ForeignKey(
+        "StepRun",
+        models.DO_NOTHING,
+        related_name="+",
+        verbose_name=_("output of"),
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        help_text=_("The map whose items' outputs are the output: such a list is not stored once more."),
+    )
+    early_step = models.TextField(_("completed early by"), db_default="", help_text=_("The step that ended it."))
+    early_reason = models.TextField(_("why it was completed early"), db_default="")
     cancel_reason = models.TextField(_("cancel reason"), db_default="")
     canceled_by = models.TextField(_("canceled by"), db_default="")
 
@@ -98,6 +110,11 @@ class FlowRun(models.Model):
                 condition=Q(deadline_at__isnull=False, finished_at__isnull=True),
             ),
             models.Index(fields=["origin"], name="cb_flow_runs_successors", condition=Q(origin__isnull=False)),
+            models.Index(
+                fields=["ending_since"],
+                name="cb_flow_runs_ending",
+                condition=Q(ending_since__isnull=False, finished_at__isnull=True),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -122,7 +139,7 @@ class FlowRun(models.Model):
                 name="cb_flow_runs_terminal_means_finished",
             ),
             models.CheckConstraint(
-                condition=~Q(status=FlowStatus.COMPLETED) | Q(output__isnull=False),
+                condition=~Q(status=FlowStatus.COMPLETED) | Q(output__isnull=False) | Q(output_run__isnull=False),
                 name="cb_flow_runs_completed_has_output",
             ),
             models.CheckConstraint(
@@ -188,6 +205,13 @@ class StepRun(models.Model):
     )
     delivery_count = models.IntegerField(_("deliveries"), db_default=0)
     failure_count = models.IntegerField(_("failures"), db_default=0)
+    items_spawned = models.IntegerField(_("items"), null=True, help_text=_("Of a map, once it goes over its list."))
+    items_completed = models.IntegerField(_("items completed"), db_default=0)
+    items_failed = models.IntegerField(_("items failed"), db_default=0)
+    items_canceled = models.IntegerField(_("items canceled"), db_default=0)
+    items_ended_from = models.IntegerField(
+        _("items ended from"), null=True, help_text=_("While its run is being ended: none from this index on is queued.")
+    )
     signaled_at = models.DateTimeField(_("signaled at"), null=True, help_text=_("When its signal requirement was met."))
     queued_at = models.DateTimeField(_("queued at"), null=True, help_text=_("When everything it needs was there."))
     started_at = models.DateTimeField(_("started at"), null=True, help_text=_("When it was first claimed."))
@@ -242,7 +266,8 @@ class StepRun(models.Model):
                 name="cb_step_runs_terminal_means_finished",
             ),
             models.CheckConstraint(
-                condition=~Q(status=StepStatus.COMPLETED) | Q(output__isnull=False),
+                # The output of a map is what its items have returned: it is not stored once more.
+                condition=~Q(status=StepStatus.COMPLETED) | Q(output__isnull=False) | Q(items_spawned__isnull=False),
                 name="cb_step_runs_completed_has_output",
             ),
             models.CheckConstraint(
@@ -250,6 +275,11 @@ class StepRun(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(delivery_count__gte=F("failure_count") + F("lost_count")), name="cb_step_runs_counts_add_up"
+            ),
+            models.CheckConstraint(
+                condition=Q(items_spawned__isnull=True)
+                | Q(items_spawned__gte=F("items_completed") + F("items_failed") + F("items_canceled")),
+                name="cb_step_runs_items_add_up",
             ),
         ]
 

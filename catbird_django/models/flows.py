@@ -57,9 +57,23 @@ class Step(models.Model):
     )
     dependency_count = models.IntegerField(_("dependencies"), db_default=0)
     required_count = models.IntegerField(_("requirements"), db_default=0)
+    over = models.TextField(_("over"), db_default="", help_text=_("What a map or reduce goes over: a step, or the input."))
+    max_failed_items = models.IntegerField(
+        _("failed items allowed"), null=True, db_default=0, help_text=_("Of a map; empty: all of them may fail.")
+    )
+    is_inline = models.BooleanField(
+        _("inline"), db_default=False, help_text=_("Run by whoever runs the step before it, if they can.")
+    )
+    is_atomic = models.BooleanField(
+        _("atomic"), db_default=False, help_text=_("What it writes is committed together with its completion.")
+    )
+    takes_lists = models.BooleanField(_("takes lists of items"), db_default=False)
     takes_input = models.BooleanField(_("takes the input"), db_default=False)
     takes_signal = models.BooleanField(_("takes the signal"), db_default=False)
     condition = models.JSONField(_("condition"), null=True)
+    condition_roots = models.JSONField(
+        _("condition looks at"), db_default=Value([], JSONField()), help_text=_("What its fields begin with.")
+    )
     condition_needs_signal = models.BooleanField(_("condition needs the signal"), db_default=False)
     signal = models.JSONField(_("signal"), null=True, help_text=_("Who may give it, and how."))
     signal_schema = models.JSONField(_("signal schema"), null=True)

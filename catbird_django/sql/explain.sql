@@ -6,7 +6,8 @@
 
 -- What each unfinished step of a run waits for: one row per unmet requirement, in the order of the flow. requirement is
 -- 'dependency' (subject: the step), 'signal' (detail: who may give it), 'timer' (detail: until when, and why), 'worker' (none
--- that is alive has its handler), 'slot' (a worker has, and is busy), 'running' (subject: the worker) or 'stopping'.
+-- that is alive has its handler), 'slot' (a worker has, and is busy), 'items' (detail: how many there are, how many have
+-- completed, failed and been canceled, and how many workers have its handler), 'running' (subject: the worker) or 'stopping'.
 CREATE OR REPLACE FUNCTION cb_explain_flow(p_run_id bigint, p_worker_ttl interval DEFAULT interval '5 minutes')
 RETURNS TABLE (step text, status text, requirement text, subject text, detail jsonb)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
@@ -43,13 +44,16 @@ BEGIN
         SELECT CASE WHEN alive.with_handler > 0 THEN 'slot' ELSE 'worker' END, NULL,
                jsonb_build_object('queue', run.queue, 'workers', alive.with_handler, 'since', run.queued_at)
         FROM (
-            SELECT count(*) AS with_handler
-            FROM cb_workers AS other
-            WHERE other.stopped_at IS NULL AND other.seen_at > _cb_now() - p_worker_ttl
-              AND other.handlers ? (flow_run.flow_name || '.' || step.name)
-              AND (other.queues IS NULL OR other.queues ? run.queue)
+            SELECT _cb_count_handlers(flow_run.flow_name, step.name, run.queue, p_worker_ttl) AS with_handler
         ) AS alive
         WHERE run.status = 'queued' AND run.visible_at IS NULL
+        UNION ALL
+        SELECT 'items', NULL,
+               jsonb_build_object(
+                   'spawned', run.items_spawned, 'completed', run.items_completed, 'failed', run.items_failed,
+                   'canceled', run.items_canceled, 'workers', _cb_count_handlers(flow_run.flow_name, step.name, run.queue, p_worker_ttl)
+               )
+        WHERE run.status = 'waiting_for_items'
         UNION ALL
         SELECT CASE run.status WHEN 'started' THEN 'running' ELSE 'stopping' END, worker.host || ':' || worker.pid,
                jsonb_build_object('worker_id', run.worker_id, 'since', run.started_at, 'lease_until', run.lease_until)
@@ -58,4 +62,15 @@ BEGIN
     WHERE run.flow_run_id = p_run_id AND run.finished_at IS NULL
     ORDER BY step.position, needed.requirement, needed.subject;
 END;
+$$;
+
+-- How many workers that are alive have the handler of a step, and serve this queue.
+CREATE OR REPLACE FUNCTION _cb_count_handlers(p_flow text, p_step text, p_queue text, p_worker_ttl interval)
+RETURNS bigint
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT count(*)
+    FROM cb_workers AS worker
+    WHERE worker.stopped_at IS NULL AND worker.seen_at > _cb_now() - p_worker_ttl
+      AND worker.handlers ? (p_flow || '.' || p_step)
+      AND (worker.queues IS NULL OR worker.queues ? p_queue)
 $$;

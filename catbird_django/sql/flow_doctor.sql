@@ -9,6 +9,8 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
     SELECT * FROM _cb_doctor_steps(p_lease, p_sweep, p_worker_ttl)
+    UNION ALL SELECT * FROM _cb_doctor_items(p_lease, p_sweep, p_worker_ttl)
+    UNION ALL SELECT * FROM _cb_doctor_maps()
     UNION ALL SELECT * FROM _cb_doctor_flow_runs()
     UNION ALL SELECT * FROM _cb_doctor_readiness()
     UNION ALL SELECT * FROM _cb_doctor_signals()
@@ -41,7 +43,7 @@ BEGIN
                        -- Times are those at which statements began; one that ends a run may have waited for its claim.
                        CASE WHEN is_ended <> (run.finished_at IS NOT NULL)
                                  OR run.finished_at < run.started_at - interval '1 minute'
-                                 OR (run.status = 'completed' AND run.output IS NULL)
+                                 OR (run.status = 'completed' AND run.output IS NULL AND run.items_spawned IS NULL)
                                  OR (run.status = 'failed' AND (run.error IS NULL OR run.error IN ('null', '{}', '""')))
                                  OR (run.status = 'skipped' AND run.skip_reason = '')
                             THEN 'ended_wrong' END,
@@ -87,6 +89,98 @@ BEGIN
 END;
 $$;
 
+-- What single items say of themselves: as far as it can go wrong without the database refusing it.
+CREATE OR REPLACE FUNCTION _cb_doctor_items(p_lease interval, p_sweep interval, p_worker_ttl interval)
+RETURNS TABLE (check_id text, subject text, run_kind text, run_id bigint, message text)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now timestamptz := _cb_now();
+BEGIN
+    RETURN QUERY
+    WITH judged AS (
+        SELECT item.*, flow_run.flow_name, step.name, step.max_retries, step.max_lost, run.status AS step_status,
+               flow_run.status AS flow_status,
+               item.status IN ('completed', 'failed', 'canceled') AS is_ended,
+               item.status IN ('started', 'canceling') AS is_held,
+               worker.id IS NULL OR worker.stopped_at IS NOT NULL OR worker.seen_at < v_now - p_worker_ttl AS is_alone
+        FROM cb_items AS item
+        JOIN cb_step_runs AS run ON run.id = item.step_run_id
+        JOIN cb_steps AS step ON step.id = item.step_id
+        JOIN cb_flow_runs AS flow_run ON flow_run.id = item.flow_run_id
+        LEFT JOIN cb_workers AS worker ON worker.id = item.worker_id
+    )
+    SELECT fired.check_id, judged.flow_name || '.' || judged.name, 'item', judged.id, fired.message
+    FROM judged
+    CROSS JOIN LATERAL (
+        VALUES
+            (is_ended AND lease_until IS NOT NULL, 'ended_but_held', format('is %s and still has a lease', status)),
+            (is_held AND (lease_until IS NULL OR delivery_token IS NULL OR worker_id IS NULL), 'held_without_lease',
+             format('is %s without a token, a lease or a worker', status)),
+            (status = 'queued' AND lease_until IS NOT NULL, 'queued_but_held', 'is queued and has a lease'),
+            (is_held AND lease_until < v_now - p_lease - p_sweep, 'lease_ran_out',
+             format('is %s, and its lease ran out at %s', status, lease_until)),
+            (is_held AND lease_until > v_now + 2 * p_lease AND is_alone, 'lease_too_long',
+             format('its worker is gone, and its lease goes on until %s', lease_until)),
+            (is_ended <> (finished_at IS NOT NULL) OR finished_at < started_at - interval '1 minute'
+                 OR (status = 'completed' AND output IS NULL) OR (status = 'failed' AND error IS NULL),
+             'ended_wrong', format('is %s, and what is stored of its end does not fit', status)),
+            (failure_count + lost_count > delivery_count OR failure_count > max_retries + 1 OR lost_count > max_lost + 1,
+             'counts_wrong', format('was delivered %s times, failed %s times and was lost %s times', delivery_count,
+                                    failure_count, lost_count)),
+            (NOT is_ended AND step_status IN ('completed', 'failed', 'skipped', 'canceled')
+                 AND flow_status NOT IN ('canceling', 'failing', 'completing'),
+             'ended_with_live_items', format('is %s, and its step is %s', status, step_status))
+    ) AS fired (is_so, check_id, message)
+    WHERE fired.is_so;
+END;
+$$;
+
+-- Maps whose counts a recount does not confirm, whose items have gaps or lie beyond the list, or that ended too early or not
+-- at all. While a run is being ended, counts lag behind.
+CREATE OR REPLACE FUNCTION _cb_doctor_maps()
+RETURNS TABLE (check_id text, subject text, run_kind text, run_id bigint, message text)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN QUERY
+    WITH counted AS (
+        SELECT item.step_run_id, count(*) AS item_count, min(item.index) AS first_index, max(item.index) AS last_index,
+               count(*) FILTER (WHERE item.status = 'completed') AS completed,
+               count(*) FILTER (WHERE item.status = 'failed') AS failed,
+               count(*) FILTER (WHERE item.status = 'canceled') AS canceled
+        FROM cb_items AS item
+        GROUP BY item.step_run_id
+    ), judged AS (
+        SELECT run.id, run.status, flow_run.flow_name, flow_run.status AS flow_status, step.name,
+               run.items_spawned AS spawned, run.items_completed, run.items_failed, run.items_canceled,
+               coalesce(counted.item_count, 0) AS item_count, coalesce(counted.first_index, 0) AS first_index,
+               coalesce(counted.last_index + 1, 0) AS end_index, coalesce(counted.completed, 0) AS completed,
+               coalesce(counted.failed, 0) AS failed, coalesce(counted.canceled, 0) AS canceled
+        FROM cb_step_runs AS run
+        JOIN cb_steps AS step ON step.id = run.step_id
+        JOIN cb_flow_runs AS flow_run ON flow_run.id = run.flow_run_id
+        LEFT JOIN counted ON counted.step_run_id = run.id
+        WHERE run.items_spawned IS NOT NULL OR counted.step_run_id IS NOT NULL
+    )
+    SELECT fired.check_id, judged.flow_name || '.' || judged.name, 'step', judged.id, fired.message
+    FROM judged
+    CROSS JOIN LATERAL (
+        VALUES
+            (spawned IS DISTINCT FROM item_count OR first_index <> 0 OR end_index <> item_count, 'items_missing',
+             format('goes over %s items, and has %s, from %s to %s', spawned, item_count, first_index, end_index - 1)),
+            (flow_status NOT IN ('canceling', 'failing', 'completing')
+                 AND (items_completed <> completed OR items_failed <> failed OR items_canceled <> canceled),
+             'items_miscounted',
+             format('counts %s completed, %s failed and %s canceled items; a recount gives %s, %s and %s',
+                    items_completed, items_failed, items_canceled, completed, failed, canceled)),
+            ((status = 'completed' AND completed + failed <> spawned)
+                 OR (status = 'waiting_for_items' AND completed + failed >= spawned),
+             'items_ended_wrong',
+             format('is %s with %s of %s items completed and %s failed', status, completed, spawned, failed))
+    ) AS fired (is_so, check_id, message)
+    WHERE fired.is_so;
+END;
+$$;
+
 -- Flow runs whose own row does not fit, that have ended with steps that have not, that have nothing left to do and have not
 -- ended, or that lack a step.
 CREATE OR REPLACE FUNCTION _cb_doctor_flow_runs()
@@ -96,7 +190,11 @@ BEGIN
     RETURN QUERY
     WITH steps AS (
         SELECT step_run.flow_run_id, count(*) AS step_count,
-               count(*) FILTER (WHERE step_run.status NOT IN ('completed', 'failed', 'skipped', 'canceled')) AS live_count
+               count(*) FILTER (
+                   WHERE step_run.status NOT IN ('completed', 'failed', 'skipped', 'canceled')
+                      OR step_run.items_spawned
+                          > step_run.items_completed + step_run.items_failed + step_run.items_canceled
+               ) AS live_count
         FROM cb_step_runs AS step_run
         GROUP BY step_run.flow_run_id
     ), readiness AS (
@@ -108,7 +206,7 @@ BEGIN
     ), judged AS (
         SELECT run.id, run.flow_name, run.status, run.finished_at, coalesce(steps.live_count, 0) AS live_count,
                run.status IN ('completed', 'failed', 'skipped', 'canceled', 'expired') AS is_ended,
-               run.output, run.error, run.outcome, flow.id AS flow_id,
+               run.output, run.output_run_id, run.error, run.outcome, flow.id AS flow_id,
                coalesce(steps.step_count, 0) <> planned.step_count
                    OR coalesce(readiness.row_count, 0) <> planned.step_count + 1
                    OR coalesce(readiness.end_count, 0) <> 1 AS lacks_rows
@@ -126,8 +224,9 @@ BEGIN
              format('is %s, and %s of its steps are not', status, live_count)),
             (NOT is_ended AND live_count = 0, 'nothing_left_to_do',
              format('is %s, and all of its steps have ended', status)),
-            (is_ended <> (finished_at IS NOT NULL) OR (status = 'completed' AND output IS NULL)
-                 OR (status = 'failed' AND error IS NULL) OR (status = 'canceling' AND outcome = ''), 'ended_wrong',
+            (is_ended <> (finished_at IS NOT NULL) OR (status = 'completed' AND output IS NULL AND output_run_id IS NULL)
+                 OR (status = 'failed' AND error IS NULL)
+                 OR (status IN ('canceling', 'failing', 'completing') AND outcome = ''), 'ended_wrong',
              format('is %s, and what is stored of its end does not fit', status)),
             (flow_id IS NULL, 'unknown_flow', 'is a run of a flow that is not registered'),
             (coalesce(lacks_rows, false), 'steps_missing', 'has not one run and one row of readiness for each of its steps')
@@ -157,7 +256,8 @@ BEGIN
         WHERE run.status IN ('completed', 'skipped')
         GROUP BY run.flow_run_id
     ), counted AS (
-        SELECT flow_run.id, flow_run.flow_name, flow_run.status AS flow_status, run.status, step.name,
+        SELECT flow_run.id, flow_run.flow_name, flow_run.status AS flow_status, flow_run.early_step <> '' AS is_early,
+               run.status, step.name,
                readiness.required_count AS required, readiness.completed_count AS completed,
                readiness.skipped_count AS skipped,
                coalesce(step.required_count, flow.final_count) AS planned,
@@ -178,12 +278,13 @@ BEGIN
             (NOT (0 <= skipped AND skipped <= completed AND completed <= required)
                  OR (status IN ('waiting_for_dependencies', 'waiting_for_signal', 'waiting_for_state')
                      AND completed >= required)
-                 OR ((status IN ('queued', 'started', 'canceling') OR status = 'completed') AND completed <> required)
+                 OR ((status IN ('waiting_for_items', 'queued', 'started', 'canceling') OR status = 'completed')
+                     AND completed <> required)
                  OR (name IS NULL AND completed = required AND flow_status = 'started'),
              'readiness_wrong',
              format('has %s of %s, %s of them skipped, and is %s', completed, required, skipped,
                     coalesce(status, flow_status))),
-            (flow_status IN ('started', 'completed')
+            (flow_status IN ('started', 'completed') AND NOT is_early
                  AND (completed <> recounted OR skipped <> skips OR required <> planned),
              'readiness_miscounted',
              format('counts %s of %s, %s of them skipped; a recount gives %s of %s, %s of them skipped', completed,
@@ -255,12 +356,19 @@ BEGIN
         UNION ALL
         (SELECT format('cb_events %s', part.id), part.run_kind, part.run_id, 'event ' || part.event
          FROM cb_events AS part
-         WHERE part.run_kind IN ('flow', 'step') AND NOT _cb_is_flow_row(part.run_kind, part.run_id)
+         WHERE part.run_kind IN ('flow', 'step', 'item') AND NOT _cb_is_flow_row(part.run_kind, part.run_id)
+         LIMIT p_limit)
+        UNION ALL
+        (SELECT format('cb_items %s', part.id), 'step', part.step_run_id, 'item'
+         FROM cb_items AS part
+         WHERE NOT EXISTS (
+             SELECT FROM cb_step_runs AS run WHERE run.id = part.step_run_id AND run.flow_run_id = part.flow_run_id
+         )
          LIMIT p_limit)
         UNION ALL
         (SELECT format('cb_run_logs %s', part.id), part.run_kind, part.run_id, 'log line'
          FROM cb_run_logs AS part
-         WHERE part.run_kind IN ('flow', 'step') AND NOT _cb_is_flow_row(part.run_kind, part.run_id)
+         WHERE part.run_kind IN ('flow', 'step', 'item') AND NOT _cb_is_flow_row(part.run_kind, part.run_id)
          LIMIT p_limit)
         UNION ALL
         (SELECT format('cb_run_tags %s', part.id), part.run_kind, part.run_id, 'tag'
@@ -271,12 +379,13 @@ BEGIN
 END;
 $$;
 
--- Whether there is a flow run, or a step run, of this id.
+-- Whether there is a flow run, a step run or an item of this id.
 CREATE OR REPLACE FUNCTION _cb_is_flow_row(p_run_kind text, p_run_id bigint)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT CASE p_run_kind
         WHEN 'flow' THEN EXISTS (SELECT FROM cb_flow_runs AS run WHERE run.id = p_run_id)
+        WHEN 'item' THEN EXISTS (SELECT FROM cb_items AS item WHERE item.id = p_run_id)
         ELSE EXISTS (SELECT FROM cb_step_runs AS run WHERE run.id = p_run_id)
     END
 $$;
@@ -293,6 +402,11 @@ BEGIN
         FROM cb_step_runs AS run
         WHERE run.status = 'queued' AND run.visible_at IS NULL
         GROUP BY run.queue, run.step_id
+        UNION ALL
+        SELECT item.queue, item.step_id, count(*), min(item.step_run_id)
+        FROM cb_items AS item
+        WHERE item.status = 'queued' AND item.visible_at IS NULL
+        GROUP BY item.queue, item.step_id
     )
     SELECT 'nobody_runs_it', flow.name || '.' || step.name, 'step', due.oldest_id,
            format('%s due in queue %s, and no worker that is alive runs the step', due.run_count, due.queue)

@@ -1,7 +1,7 @@
 -- Retention of flow runs: as `sql/retention.sql` says of tasks. A run goes with its steps, what they counted and received,
 -- its signals, and everything that is written down beside it and them.
 --
--- Locks: flow runs by id, then step runs by id; flow runs that are locked are skipped, and found by the next pass.
+-- Locks: flow runs by id, then step runs by id, then items; flow runs that are locked are skipped, and found by the next pass.
 
 -- Look at the next p_limit flow runs after p_after_id, in order of id, and remove those that ended longer ago than their
 -- flow's retention, or than p_retention where it has none (NULL: those are kept for ever). Returns how many were removed,
@@ -63,6 +63,7 @@ DECLARE
         SELECT run.id FROM cb_step_runs AS run WHERE run.flow_run_id = ANY (v_ids) ORDER BY run.id FOR NO KEY UPDATE
     );
 BEGIN
+    PERFORM _cb_remove_items(v_step_run_ids);
     DELETE FROM cb_step_readiness WHERE flow_run_id = ANY (v_ids);
     DELETE FROM cb_step_inputs WHERE step_run_id = ANY (v_step_run_ids);
     DELETE FROM cb_signals WHERE flow_run_id = ANY (v_ids);
@@ -74,5 +75,22 @@ BEGIN
     DELETE FROM cb_step_runs WHERE id = ANY (v_step_run_ids);
     DELETE FROM cb_flow_runs WHERE id = ANY (v_ids);
     RETURN cardinality(v_ids);
+END;
+$$;
+
+-- Remove the items of these step runs, which have ended, and what is written down beside them.
+CREATE OR REPLACE FUNCTION _cb_remove_items(p_step_run_ids bigint[])
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_ids bigint[] := ARRAY(SELECT item.id FROM cb_items AS item WHERE item.step_run_id = ANY (p_step_run_ids));
+BEGIN
+    IF v_ids = '{}' THEN
+        RETURN;
+    END IF;
+    DELETE FROM cb_events WHERE run_kind = 'item' AND run_id = ANY (v_ids);
+    DELETE FROM cb_run_logs WHERE run_kind = 'item' AND run_id = ANY (v_ids);
+    DELETE FROM cb_items WHERE id = ANY (v_ids);
 END;
 $$;

@@ -1,4 +1,4 @@
--- What the tick does for flows: steps made due, lost steps taken back, runs ended that took too long.
+-- What the tick does for flows: steps and items made due, lost ones taken back, runs ended that took too long.
 --
 -- As in `sql/tick.sql`, each function is bounded, skips what is locked, and can be repeated: dying anywhere in it loses
 -- nothing.
@@ -14,6 +14,7 @@ DECLARE
     v_due record;
     v_lost record;
     v_overdue record;
+    v_items record;
     v_expired integer;
 BEGIN
     v_expired := _cb_expire_flows(p_limit);
@@ -21,12 +22,17 @@ BEGIN
     SELECT * INTO v_due FROM _cb_make_steps_due(p_limit);
     SELECT * INTO v_lost FROM _cb_take_back_lost_steps(p_limit);
     PERFORM _cb_end_overdue_canceling_steps(p_limit, p_cancel_grace);
+    SELECT * INTO v_items FROM _cb_tick_items(p_limit, p_cancel_grace);
 
-    queues := v_due.queues || v_lost.queues || v_overdue.queues;
-    run_count := greatest(v_expired, v_overdue.run_count, v_due.run_count, v_lost.run_count);
-    lost_count := v_lost.run_count;
+    queues := v_due.queues || v_lost.queues || v_overdue.queues || v_items.queues;
+    run_count := greatest(v_expired, v_overdue.run_count, v_due.run_count, v_lost.run_count, v_items.item_count);
+    lost_count := v_lost.run_count + v_items.lost_count;
     next_due_in := least(
         (SELECT min(run.visible_at) FROM cb_step_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL),
+        (
+            SELECT min(item.visible_at) FROM cb_items AS item
+            WHERE item.status = 'queued' AND item.visible_at < 'infinity'
+        ),
         (SELECT min(run.deadline_at) FROM cb_step_runs AS run WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL),
         (SELECT min(run.expires_at) FROM cb_flow_runs AS run WHERE run.expires_at IS NOT NULL AND run.finished_at IS NULL),
         (SELECT min(run.deadline_at) FROM cb_flow_runs AS run WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL)
@@ -224,9 +230,9 @@ BEGIN
     ));
     IF v_flows <> '{}' THEN
         UPDATE cb_flow_runs AS run
-        SET status = 'failed', error = _cb_deadline_error(), finished_at = _cb_now()
+        SET status = 'failing', outcome = 'failed', ending_since = _cb_now(), error = _cb_deadline_error()
         WHERE run.id = ANY (v_flows) AND run.status = 'started';
-        queues := queues || _cb_after_flow_failures(v_flows);
+        queues := queues || _cb_end_flows(v_flows);
     END IF;
     run_count := cardinality(v_held) + cardinality(v_flows);
     RETURN NEXT;
@@ -240,7 +246,7 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
     SELECT ARRAY(
         SELECT run.id
         FROM cb_flow_runs AS run
-        WHERE run.id = ANY (p_flow_run_ids) AND run.status IN ('started', 'canceling')
+        WHERE run.id = ANY (p_flow_run_ids) AND run.status IN ('started', 'canceling', 'failing', 'completing')
         ORDER BY run.id
         FOR NO KEY UPDATE SKIP LOCKED
     )

@@ -75,12 +75,13 @@ LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO cb_steps
         (flow_id, position, name, kind, description, handler, fingerprint, dependency_count, required_count,
-         takes_input, takes_signal, condition, condition_needs_signal, signal, signal_schema, may_skip, on_unmet,
-         on_exhausted, on_cancel, is_final, output_rank, max_retries, max_lost, delay, deadline, options,
-         argument_schemas, output_schema)
+         over, max_failed_items, is_inline, is_atomic, takes_lists, takes_input, takes_signal, condition, condition_roots,
+         condition_needs_signal, signal, signal_schema, may_skip, on_unmet, on_exhausted, on_cancel, is_final,
+         output_rank, max_retries, max_lost, delay, deadline, options, argument_schemas, output_schema)
     SELECT p_flow_id, given.position, given.name, given.kind, given.description, given.handler, given.fingerprint,
-           given.dependency_count, given.required_count, given.takes_input, given.takes_signal,
-           nullif(given.condition, 'null'), given.condition_needs_signal, nullif(given.signal, 'null'),
+           given.dependency_count, given.required_count, given.over, given.max_failed_items, given.is_inline,
+           given.is_atomic, given.takes_lists, given.takes_input, given.takes_signal, nullif(given.condition, 'null'),
+           given.condition_roots, given.condition_needs_signal, nullif(given.signal, 'null'),
            nullif(given.signal_schema, 'null'), given.may_skip, given.on_unmet, given.on_exhausted, given.on_cancel,
            given.is_final,
            (
@@ -92,8 +93,9 @@ BEGIN
            make_interval(secs => given.deadline), given.options, given.argument_schemas, given.output_schema
     FROM jsonb_to_recordset(p_flow -> 'steps') AS given (
         position integer, name text, kind text, description text, handler text, fingerprint text,
-        dependency_count integer, required_count integer, takes_input boolean, takes_signal boolean, condition jsonb,
-        condition_needs_signal boolean, signal jsonb, signal_schema jsonb, may_skip boolean, on_unmet text,
+        dependency_count integer, required_count integer, over text, max_failed_items integer, is_inline boolean,
+        is_atomic boolean, takes_lists boolean, takes_input boolean, takes_signal boolean, condition jsonb,
+        condition_roots jsonb, condition_needs_signal boolean, signal jsonb, signal_schema jsonb, may_skip boolean, on_unmet text,
         on_exhausted text, on_cancel text, is_final boolean, max_retries integer, max_lost integer, delay float8,
         deadline float8, options jsonb, argument_schemas jsonb, output_schema jsonb
     )
@@ -297,7 +299,8 @@ LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     v_undecided bigint[];
 BEGIN
-    -- A step that needs nothing at all is queued right away; a first step with a condition or a signal is decided below.
+    -- A step that needs nothing at all is queued right away; a first step with a condition or a signal, and a map, is
+    -- decided below.
     INSERT INTO cb_step_runs
         (flow_run_id, step_id, priority, queue, status, visible_at, deadline_at, queued_at)
     SELECT run.id, step.id, run.priority, run.queue,
@@ -307,7 +310,7 @@ BEGIN
            CASE WHEN first.is_ready THEN _cb_now() END
     FROM cb_flow_runs AS run
     JOIN cb_steps AS step ON step.flow_id = run.flow_id
-    CROSS JOIN LATERAL (SELECT step.required_count = 0 AND step.condition IS NULL AS is_ready) AS first
+    CROSS JOIN LATERAL (SELECT step.required_count = 0 AND step.condition IS NULL AND step.kind <> 'map' AS is_ready) AS first
     CROSS JOIN LATERAL (SELECT greatest(run.run_at, _cb_now()) + coalesce(step.delay, interval '0') AS at) AS due
     WHERE run.id = ANY (p_run_ids)
     ORDER BY run.id, step.position;
@@ -356,7 +359,10 @@ RETURNS TABLE (run_id bigint, status text, output jsonb, error jsonb)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
-    SELECT run.id, run.status, run.output, run.error FROM cb_flow_runs AS run WHERE run.id = ANY (p_run_ids);
+    SELECT run.id, run.status,
+           CASE WHEN run.output_run_id IS NULL THEN run.output ELSE _cb_list_of_items(run.output_run_id) END, run.error
+    FROM cb_flow_runs AS run
+    WHERE run.id = ANY (p_run_ids);
 END;
 $$;
 
@@ -366,7 +372,12 @@ RETURNS TABLE (step text, status text, output jsonb, error jsonb)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
-    SELECT step.name, step_run.status, step_run.output, step_run.error
+    SELECT step.name, step_run.status,
+           CASE
+               WHEN step_run.status = 'completed' AND step_run.items_spawned IS NOT NULL THEN _cb_list_of_items(step_run.id)
+               ELSE step_run.output
+           END,
+           step_run.error
     FROM cb_step_runs AS step_run
     JOIN cb_steps AS step ON step.id = step_run.step_id
     WHERE step_run.flow_run_id = p_run_id

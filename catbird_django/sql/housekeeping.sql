@@ -39,7 +39,7 @@ RETURNS TABLE (dead_rows bigint, may_vacuum boolean)
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT sum(pg_stat_get_dead_tuples(relation.oid))::bigint, bool_and(_cb_may_vacuum(relation.oid, relation.relowner))
     FROM pg_class AS relation
-    WHERE relation.oid IN ('cb_task_runs'::regclass, 'cb_step_runs'::regclass, 'cb_step_readiness'::regclass)
+    WHERE relation.oid IN ('cb_task_runs'::regclass, 'cb_step_runs'::regclass, 'cb_step_readiness'::regclass, 'cb_items'::regclass)
 $$;
 
 -- Whether this role may VACUUM a table: it owns it, or has MAINTAIN on it (from PostgreSQL 17 on).

@@ -2,7 +2,8 @@
 --
 -- Every step has a row that counts what it requires: its dependencies, and its signal. A dependency that completes or is
 -- skipped, and a signal that is given, are the same increment. When the count is full the step is queued, in the same
--- transaction, unless its condition skips it. The end of a run is one more such row: it requires the final steps (F3, F3a).
+-- transaction, unless its condition skips it; of a map the items are queued (`sql/items.sql`). The end of a run is one more
+-- such row: it requires the final steps (F3, F3a).
 --
 -- Whoever calls a function of this file has locked the flow runs: that alone keeps two predecessors, or a predecessor and
 -- a signal, from both seeing one requirement left. Each statement takes many flow runs at once.
@@ -29,7 +30,7 @@ BEGIN
             FROM _cb_meet_requirements(v_ended) AS met;
         END IF;
         EXIT WHEN v_touched = '{}';
-        SELECT decided.skipped, v_failed || decided.failed, v_queues || decided.queues
+        SELECT decided.ended, v_failed || decided.failed, v_queues || decided.queues
         INTO v_ended, v_failed, v_queues
         FROM _cb_decide_steps(v_touched) AS decided;
         EXIT WHEN v_ended = '{}';
@@ -99,10 +100,10 @@ $$;
 
 -- Decide what becomes of these steps, as far as they wait and their dependencies have ended: skipped because of a
 -- dependency or the condition, failed because of the condition, queued, or waiting for a signal. A condition that does
--- not mention the signal is decided before it is waited for (F10a). Returns the step runs that were skipped and that
--- failed, and the queues of those that were queued.
+-- not mention the signal is decided before it is waited for (F10a). Returns the step runs that have ended (skipped, or maps
+-- of nothing), those that failed, and the queues of those that were queued.
 CREATE OR REPLACE FUNCTION _cb_decide_steps(p_step_run_ids bigint[])
-RETURNS TABLE (skipped bigint[], failed bigint[], queues text[])
+RETURNS TABLE (ended bigint[], failed bigint[], queues text[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -111,16 +112,20 @@ DECLARE
     v_conditional bigint[];
     v_ready bigint[];
     v_waiting bigint[];
+    v_has_maps boolean;
     v_decided record;
+    v_begun record;
 BEGIN
     -- A statement of its own: it sees what the increments before it have written.
     SELECT array_agg(met.id) FILTER (WHERE met.is_blocked),
            array_agg(met.id) FILTER (WHERE NOT met.is_blocked AND met.is_conditional),
            array_agg(met.id) FILTER (WHERE NOT met.is_blocked AND NOT met.is_conditional AND met.is_full),
-           array_agg(met.id) FILTER (WHERE NOT met.is_blocked AND NOT met.is_conditional AND NOT met.is_full)
-    INTO v_blocked, v_conditional, v_ready, v_waiting
+           array_agg(met.id) FILTER (WHERE NOT met.is_blocked AND NOT met.is_conditional AND NOT met.is_full),
+           bool_or(met.is_map)
+    INTO v_blocked, v_conditional, v_ready, v_waiting, v_has_maps
     FROM (
         SELECT run.id,
+               step.kind = 'map' AS is_map,
                readiness.completed_count = readiness.required_count AS is_full,
                readiness.skipped_count > 0 AND _cb_lacks_a_dependency(run.flow_run_id, run.step_id) AS is_blocked,
                step.condition IS NOT NULL
@@ -137,7 +142,7 @@ BEGIN
         ORDER BY run.id
     ) AS met;
 
-    skipped := coalesce(v_blocked, ARRAY[]::bigint[]);
+    ended := coalesce(v_blocked, ARRAY[]::bigint[]);
     failed := ARRAY[]::bigint[];
     queues := ARRAY[]::text[];
     IF v_blocked IS NOT NULL THEN
@@ -147,7 +152,7 @@ BEGIN
     END IF;
     IF v_conditional IS NOT NULL THEN
         SELECT * INTO v_decided FROM _cb_decide_conditions(v_conditional);
-        skipped := skipped || v_decided.skipped;
+        ended := ended || v_decided.skipped;
         failed := v_decided.failed;
         v_ready := v_ready || v_decided.ready;
         v_waiting := v_waiting || v_decided.waiting;
@@ -158,9 +163,37 @@ BEGIN
         WHERE run.id = ANY (v_waiting) AND run.status <> 'waiting_for_signal';
     END IF;
     IF v_ready IS NOT NULL THEN
-        queues := _cb_queue_steps(v_ready);
+        SELECT * INTO v_begun FROM _cb_begin_steps(v_ready, v_has_maps);
+        ended := ended || v_begun.completed;
+        failed := failed || v_begun.failed;
+        queues := v_begun.queues;
     END IF;
     RETURN NEXT;
+END;
+$$;
+
+-- Let these steps begin, which have everything they need: steps are queued, maps make their items. Returns the maps of
+-- nothing, which have completed, those that were given no list and failed, and the queues of what is due.
+CREATE OR REPLACE FUNCTION _cb_begin_steps(p_step_run_ids bigint[], p_has_maps boolean)
+RETURNS TABLE (completed bigint[], failed bigint[], queues text[])
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_maps bigint[];
+    v_others bigint[];
+BEGIN
+    PERFORM _cb_note_inputs(p_step_run_ids);
+    IF NOT p_has_maps THEN
+        RETURN QUERY SELECT ARRAY[]::bigint[], ARRAY[]::bigint[], _cb_queue_steps(p_step_run_ids);
+        RETURN;
+    END IF;
+    SELECT array_agg(run.id) FILTER (WHERE step.kind = 'map'),
+           coalesce(array_agg(run.id) FILTER (WHERE step.kind <> 'map'), ARRAY[]::bigint[])
+    INTO v_maps, v_others
+    FROM cb_step_runs AS run
+    JOIN cb_steps AS step ON step.id = run.step_id
+    WHERE run.id = ANY (p_step_run_ids);
+    RETURN QUERY
+    SELECT made.completed, made.failed, made.queues || _cb_queue_steps(v_others) FROM _cb_expand_maps(v_maps) AS made;
 END;
 $$;
 
@@ -230,11 +263,15 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT jsonb_build_object('input', (SELECT run.input FROM cb_flow_runs AS run WHERE run.id = p_flow_run_id))
         || coalesce(
             (
-                SELECT jsonb_object_agg(step.name, needed.output)
-                FROM cb_step_dependencies AS edge
+                SELECT jsonb_object_agg(
+                           step.name,
+                           CASE WHEN needed.items_spawned IS NULL THEN needed.output ELSE _cb_list_of_items(needed.id) END
+                       )
+                FROM cb_steps AS own
+                JOIN cb_step_dependencies AS edge ON edge.step_id = own.id
                 JOIN cb_steps AS step ON step.id = edge.dependency_id
                 JOIN cb_step_runs AS needed ON needed.flow_run_id = p_flow_run_id AND needed.step_id = edge.dependency_id
-                WHERE edge.step_id = p_step_id AND needed.status = 'completed'
+                WHERE own.id = p_step_id AND needed.status = 'completed' AND own.condition_roots ? step.name
             ),
             '{}'
         )
@@ -242,8 +279,8 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
                      WHERE given.payload IS NOT NULL), '{}')
 $$;
 
--- Queue these steps, which have everything they need, and note what they have received. Returns the queues of those that are
--- due; of the others whoever does the upkeep is told.
+-- Queue these steps, which have everything they need. Returns the queues of those that are due; of the others whoever does
+-- the upkeep is told.
 CREATE OR REPLACE FUNCTION _cb_queue_steps(p_step_run_ids bigint[])
 RETURNS text[]
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -254,9 +291,7 @@ DECLARE
     v_has_delays boolean;
 BEGIN
     WITH due AS (
-        SELECT run.id,
-               coalesce(CASE WHEN step.dependency_count = 0 THEN greatest(flow_run.run_at, _cb_now()) END, _cb_now())
-                   + coalesce(step.delay, interval '0') AS at
+        SELECT run.id, _cb_due_at(step.dependency_count, flow_run.run_at, step.delay) AS at
         FROM cb_step_runs AS run
         JOIN cb_steps AS step ON step.id = run.step_id
         JOIN cb_flow_runs AS flow_run ON flow_run.id = run.flow_run_id
@@ -275,8 +310,26 @@ BEGIN
     IF v_has_delays THEN
         PERFORM cb_wake_tick();
     END IF;
+    RETURN v_queues;
+END;
+$$;
 
-    -- Small values are kept where they were received; others are read from their source when the step is claimed.
+-- When a step that is ready will be due: a first step not before its run, any step after its delay.
+CREATE OR REPLACE FUNCTION _cb_due_at(p_dependency_count integer, p_run_at timestamptz, p_delay interval)
+RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT coalesce(CASE WHEN p_dependency_count = 0 THEN greatest(p_run_at, _cb_now()) END, _cb_now())
+        + coalesce(p_delay, interval '0')
+$$;
+
+-- Note what these steps, which are ready, have received: small values are kept where they were received; others are read
+-- from their source when the step is claimed (F5).
+CREATE OR REPLACE FUNCTION _cb_note_inputs(p_step_run_ids bigint[])
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
     INSERT INTO cb_step_inputs (step_run_id, source, source_run_id, place, is_skipped, value)
     SELECT run.id, source.name, needed.id, source.position, needed.status = 'skipped',
            CASE WHEN pg_column_size(needed.output) <= 1000 THEN needed.output END
@@ -285,7 +338,6 @@ BEGIN
     JOIN cb_steps AS source ON source.id = edge.dependency_id
     JOIN cb_step_runs AS needed ON needed.flow_run_id = run.flow_run_id AND needed.step_id = edge.dependency_id
     WHERE run.id = ANY (p_step_run_ids);
-    RETURN v_queues;
 END;
 $$;
 

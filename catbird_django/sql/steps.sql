@@ -23,7 +23,7 @@ BEGIN
 END;
 $$;
 
--- The lanes that have due step runs, as cb_find_task_lanes says of tasks.
+-- The lanes that have due step runs, or due items of maps, as cb_find_task_lanes says of tasks.
 CREATE OR REPLACE FUNCTION cb_find_step_lanes(p_step_ids bigint[], p_queues text[] DEFAULT NULL)
 RETURNS TABLE (
     queue text,
@@ -80,6 +80,8 @@ BEGIN
         SELECT lane.*, false AS is_suspect FROM lane
         UNION ALL
         SELECT suspect.*, true FROM suspect
+        UNION ALL
+        SELECT * FROM _cb_item_lanes()
     )
     SELECT found.queue, found.step_id, found.priority::integer, found.id,
            extract(epoch FROM _cb_now() - found.queued_at)::double precision, found.is_suspect
@@ -88,9 +90,63 @@ BEGIN
 END;
 $$;
 
+-- The lanes that have due items, of every map: is_suspect as in the others.
+CREATE OR REPLACE FUNCTION _cb_item_lanes()
+RETURNS TABLE (queue text, step_id bigint, priority smallint, id bigint, queued_at timestamptz, is_suspect boolean)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE lane AS (
+        (
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
+            FROM cb_items AS run
+            WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
+            ORDER BY run.queue, run.step_id, run.priority, run.id
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT following.queue, following.step_id, following.priority, following.id, following.queued_at
+        FROM lane
+        CROSS JOIN LATERAL (
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
+            FROM cb_items AS run
+            WHERE (run.queue, run.step_id, run.priority) > (lane.queue, lane.step_id, lane.priority)
+              AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count < 2
+            ORDER BY run.queue, run.step_id, run.priority, run.id
+            LIMIT 1
+        ) AS following
+    ), suspect AS (
+        (
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
+            FROM cb_items AS run
+            WHERE run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
+            ORDER BY run.queue, run.step_id, run.priority, run.id
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT following.queue, following.step_id, following.priority, following.id, following.queued_at
+        FROM suspect
+        CROSS JOIN LATERAL (
+            SELECT run.queue, run.step_id, run.priority, run.id, run.queued_at
+            FROM cb_items AS run
+            WHERE (run.queue, run.step_id, run.priority) > (suspect.queue, suspect.step_id, suspect.priority)
+              AND run.status = 'queued' AND run.visible_at IS NULL AND run.lost_count >= 2
+            ORDER BY run.queue, run.step_id, run.priority, run.id
+            LIMIT 1
+        ) AS following
+    )
+    SELECT lane.*, false FROM lane
+    UNION ALL
+    SELECT suspect.*, true FROM suspect;
+END;
+$$;
+
 -- Claim due step runs for a worker, at most p_limits of each lane, as cb_claim_tasks says; p_suspect claims those that have
 -- lost their worker twice, and only those. What a step is called with comes along: the run's input where it takes it,
--- the outputs of its dependencies by name (a skipped one is missing), and its signal.
+-- the outputs of its dependencies by name (a skipped one is missing), its signal, and the maps whose items it takes:
+-- their step runs, by name.
 CREATE OR REPLACE FUNCTION cb_claim_steps(
     p_worker_id bigint,
     p_lease interval,
@@ -113,6 +169,7 @@ RETURNS TABLE (
     headers jsonb,
     outputs jsonb,
     signal jsonb,
+    lists jsonb,
     delivery_count integer,
     failure_count integer,
     lost_count integer
@@ -168,6 +225,7 @@ BEGIN
            CASE WHEN step.takes_input THEN flow_run.input END, flow_run.headers,
            CASE WHEN step.dependency_count > 0 THEN _cb_outputs_for(run.id) END,
            CASE WHEN step.takes_signal THEN _cb_signal_of(run.id) END,
+           CASE WHEN step.takes_lists THEN _cb_lists_for(run.id) END,
            run.delivery_count, run.failure_count, run.lost_count
     FROM cb_step_runs AS run
     JOIN cb_steps AS step ON step.id = run.step_id
@@ -194,13 +252,24 @@ LANGUAGE sql SET search_path FROM CURRENT AS $$
     )
 $$;
 
--- What a step run has received from others, by the name of the step; what was skipped is missing.
+-- What a step run has received from others, by the name of the step; what was skipped is missing, and lists of items are.
 CREATE OR REPLACE FUNCTION _cb_outputs_for(p_step_run_id bigint)
 RETURNS jsonb
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT coalesce(jsonb_object_agg(received.source, coalesce(received.value, source.output)), '{}')
     FROM cb_step_inputs AS received
     LEFT JOIN cb_step_runs AS source ON source.id = received.source_run_id AND received.value IS NULL
+    WHERE received.step_run_id = p_step_run_id AND NOT received.is_skipped
+      AND (received.value IS NOT NULL OR source.items_spawned IS NULL)
+$$;
+
+-- The maps whose outputs a step run takes: their step runs, by the name of the step.
+CREATE OR REPLACE FUNCTION _cb_lists_for(p_step_run_id bigint)
+RETURNS jsonb
+LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT coalesce(jsonb_object_agg(received.source, received.source_run_id), '{}')
+    FROM cb_step_inputs AS received
+    JOIN cb_step_runs AS source ON source.id = received.source_run_id AND source.items_spawned IS NOT NULL
     WHERE received.step_run_id = p_step_run_id AND NOT received.is_skipped
 $$;
 
@@ -221,13 +290,18 @@ END;
 $$;
 
 -- Complete claimed steps with their outputs, and let their runs go on: 'completed', 'canceled' (it was being canceled) or
--- 'stale' for each, in the order given. p_notify wakes workers that sleep, and tells waiting callers and open pages.
+-- 'stale' for each, in the order given. p_notify wakes workers that sleep, and tells waiting callers and open pages. Inline
+-- steps that were run with them come along: the place of the claim, the name of the step and its output, each (F6). They
+-- count only if their claim does.
 CREATE OR REPLACE FUNCTION cb_complete_steps(
     p_step_run_ids bigint[],
     p_delivery_tokens uuid[],
     p_outputs jsonb[],
     p_notify boolean DEFAULT false,
-    p_all_events boolean DEFAULT false
+    p_all_events boolean DEFAULT false,
+    p_inline_places integer[] DEFAULT NULL,
+    p_inline_steps text[] DEFAULT NULL,
+    p_inline_outputs jsonb[] DEFAULT NULL
 )
 RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT SET lock_timeout = '250ms'
@@ -264,12 +338,63 @@ BEGIN
             'completed', 'worker', ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_places) AS place)
         );
     END IF;
+    IF p_inline_places IS NOT NULL THEN
+        v_completed := v_completed || _cb_complete_inline_steps(
+            p_step_run_ids, v_places, p_inline_places, p_inline_steps, p_inline_outputs, p_all_events
+        );
+    END IF;
     v_queues := _cb_advance_flows(v_completed);
     IF cardinality(v_places) < cardinality(p_step_run_ids) THEN
         v_places := v_places || _cb_complete_canceling_steps(p_step_run_ids, p_delivery_tokens, p_outputs);
     END IF;
     RETURN QUERY
     SELECT * FROM _cb_settle_steps_end(p_step_run_ids, p_delivery_tokens, v_places, 'completed', v_queues, p_notify);
+END;
+$$;
+
+-- Complete the inline steps that were run with these claims: those at p_places were ours. Returns their step runs.
+CREATE OR REPLACE FUNCTION _cb_complete_inline_steps(
+    p_step_run_ids bigint[],
+    p_places bigint[],
+    p_inline_places integer[],
+    p_inline_steps text[],
+    p_inline_outputs jsonb[],
+    p_all_events boolean
+)
+RETURNS bigint[]
+LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_completed bigint[];
+BEGIN
+    WITH held AS (
+        SELECT run.id, inline.output
+        FROM unnest(p_inline_places, p_inline_steps, p_inline_outputs) AS inline (place, step, output)
+        JOIN cb_step_runs AS claimed ON claimed.id = p_step_run_ids[inline.place]
+        JOIN cb_steps AS own ON own.id = claimed.step_id
+        JOIN cb_steps AS step ON step.flow_id = own.flow_id AND step.name = inline.step AND step.is_inline
+        JOIN cb_step_runs AS run ON run.flow_run_id = claimed.flow_run_id AND run.step_id = step.id
+        WHERE inline.place = ANY (p_places) AND run.status = 'waiting_for_dependencies'
+        ORDER BY run.id
+        FOR NO KEY UPDATE OF run
+    ), completed AS (
+        UPDATE cb_step_runs AS run
+        SET status = 'completed', output = held.output, queued_at = _cb_now(), started_at = _cb_now(),
+            finished_at = _cb_now()
+        FROM held
+        WHERE run.id = held.id
+        RETURNING run.id
+    )
+    SELECT coalesce(array_agg(completed.id ORDER BY completed.id), ARRAY[]::bigint[]) INTO v_completed FROM completed;
+
+    PERFORM _cb_note_inputs(v_completed);
+    IF p_all_events THEN
+        PERFORM _cb_note_events(
+            'step', 'completed', v_completed, 'waiting_for_dependencies', 'completed', 'worker'
+        );
+    END IF;
+    RETURN v_completed;
 END;
 $$;
 
@@ -334,7 +459,7 @@ BEGIN
     INTO v_places, v_verdicts, v_skipped, v_failed
     FROM settled;
 
-    PERFORM _cb_note_step_failures(v_places, v_verdicts, p_step_run_ids, p_delivery_tokens, p_errors, p_retry_delays);
+    PERFORM _cb_note_flow_failures('step', v_places, v_verdicts, p_step_run_ids, p_delivery_tokens, p_errors, p_retry_delays);
     IF v_failed IS NOT NULL THEN
         v_queues := _cb_fail_flows_of(v_failed);
     END IF;
@@ -357,11 +482,12 @@ BEGIN
 END;
 $$;
 
--- Write the events of failed attempts of steps: the claims at these places, with their verdicts.
-CREATE OR REPLACE FUNCTION _cb_note_step_failures(
+-- Write the events of failed attempts of steps or items: the claims at these places, with their verdicts.
+CREATE OR REPLACE FUNCTION _cb_note_flow_failures(
+    p_run_kind text,
     p_places bigint[],
     p_verdicts text[],
-    p_step_run_ids bigint[],
+    p_run_ids bigint[],
     p_delivery_tokens uuid[],
     p_errors jsonb[],
     p_retry_delays interval[]
@@ -369,7 +495,7 @@ CREATE OR REPLACE FUNCTION _cb_note_step_failures(
 RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT AS $$
     INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor, delivery_token, details)
-    SELECT _cb_now(), 'step', p_step_run_ids[noted.place], noted.verdict, 'started',
+    SELECT _cb_now(), p_run_kind, p_run_ids[noted.place], noted.verdict, 'started',
            CASE noted.verdict WHEN 'retrying' THEN 'queued' ELSE noted.verdict END, 'worker',
            p_delivery_tokens[noted.place],
            _cb_error_in_short(p_errors[noted.place])

@@ -39,3 +39,12 @@ ALTER TABLE cb_step_readiness SET (
     autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
 );
+-- Items are to maps what runs are to tasks, and there may be many more of them.
+ALTER TABLE cb_items SET (
+    fillfactor = 85,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_insert_scale_factor = 0.2,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);

@@ -225,6 +225,7 @@ PAYLOAD = {"input", "output", "error", "headers", "input_schema", "output_schema
 PAYLOAD |= {"progress", "details", "message", "tag", "payload", "value", "skip_message", "signal", "signal_schema"}
 PAYLOAD |= {"argument_schemas", "dedupe_id", "started_by"}
 PAYLOAD |= {"debounce_key", "concurrency_key", "idempotency_key", "cancel_reason", "canceled_by"}  # may name people
+PAYLOAD |= {"early_reason"}  # a handler's own words
 
 
 @pytest.mark.django_db

@@ -339,7 +339,7 @@ def test_a_role_that_may_not_vacuum_is_told_so() -> None:
     found = found_of("vacuum_not_permitted")
     execute("RESET ROLE")
 
-    assert [finding.subject for finding in found] == ["cb_step_readiness", "cb_step_runs", "cb_task_runs"]
+    assert [finding.subject for finding in found] == ["cb_items", "cb_step_readiness", "cb_step_runs", "cb_task_runs"]
 
 
 def test_a_busy_healthy_database_has_no_findings() -> None:

@@ -74,6 +74,10 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
         ('readiness_wrong', 'error', 31, 'A step runs too early, or never. Look at the events of the run, and report this.'),
         ('readiness_miscounted', 'error', 32, 'A step will run too early, or never. Report this; cancel the run, and retry it.'),
         ('signal_wrong', 'error', 33, 'A decision counts twice, or not at all. Look at the signals of the run, and report this.'),
+        ('ended_with_live_items', 'error', 34, 'Its items will be run for nothing. Cancel the run, and report this.'),
+        ('items_missing', 'error', 35, 'Items of a map were removed, or made twice. Cancel the run, and retry it.'),
+        ('items_miscounted', 'error', 36, 'A map will end too early, or never. Report this; cancel the run, and retry it.'),
+        ('items_ended_wrong', 'error', 37, 'A map ended too early, or does not end. Look at its items, and report this.'),
         ('completed_twice', 'error', 9, 'Its effect may have happened twice. Look at the events of the run, and report this.'),
         ('left_its_end', 'error', 10, 'An ended run was changed again. Look at the events of the run, and report this.'),
         ('token_used_twice', 'error', 11, 'Two deliveries share a token. Look at the events of the run, and report this.'),
@@ -164,19 +168,20 @@ BEGIN
 END;
 $$;
 
--- What the events of runs say, of runs whose events begin with their birth (EVENTS = "all"): of tasks, and of steps.
+-- What the events of runs say, of runs whose events begin with their birth (EVENTS = "all"): of tasks, steps and items.
 CREATE OR REPLACE FUNCTION _cb_doctor_history()
 RETURNS TABLE (check_id text, subject text, run_kind text, run_id bigint, message text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
     WITH complete AS (
-        SELECT born.run_kind, born.run_id, coalesce(run.delivery_count, step_run.delivery_count) AS delivery_count,
-               coalesce(run.task_id, step_run.step_id) AS handler_id
+        SELECT born.run_kind, born.run_id, coalesce(run.delivery_count, step_run.delivery_count, item.delivery_count) AS delivery_count,
+               coalesce(run.task_id, step_run.step_id, item.step_id) AS handler_id
         FROM cb_events AS born
         LEFT JOIN cb_task_runs AS run ON born.run_kind = 'task' AND run.id = born.run_id
         LEFT JOIN cb_step_runs AS step_run ON born.run_kind = 'step' AND step_run.id = born.run_id
-        WHERE born.event = 'queued' AND born.from_status = '' AND (run.id IS NOT NULL OR step_run.id IS NOT NULL)
+        LEFT JOIN cb_items AS item ON born.run_kind = 'item' AND item.id = born.run_id
+        WHERE born.event = 'queued' AND born.from_status = '' AND coalesce(run.id, step_run.id, item.id) IS NOT NULL
     ), change AS (
         -- Ids of one run's events are drawn under its row lock: they are in the order of its changes.
         SELECT event.run_kind, event.run_id, event.id, event.from_status, event.to_status, event.delivery_token,
@@ -218,7 +223,7 @@ BEGIN
            judged.run_kind, judged.run_id, fired.message
     FROM judged
     LEFT JOIN cb_tasks AS task ON judged.run_kind = 'task' AND task.id = judged.handler_id
-    LEFT JOIN cb_steps AS step ON judged.run_kind = 'step' AND step.id = judged.handler_id
+    LEFT JOIN cb_steps AS step ON judged.run_kind IN ('step', 'item') AND step.id = judged.handler_id
     CROSS JOIN LATERAL (
         VALUES
             (completions > 1, 'completed_twice', format('was completed %s times', completions)),
@@ -322,6 +327,12 @@ BEGIN
         WHERE run.worker_id IN (SELECT alive.id FROM alive)
           AND (run.status IN ('started', 'canceling') OR run.started_at > v_now - p_patience
                OR run.finished_at > v_now - p_patience)
+        UNION
+        SELECT item.worker_id
+        FROM cb_items AS item
+        WHERE item.worker_id IN (SELECT alive.id FROM alive)
+          AND (item.status IN ('started', 'canceling') OR item.started_at > v_now - p_patience
+               OR item.finished_at > v_now - p_patience)
     ), due AS (
         SELECT run.queue, run.task_id, count(*) AS run_count, min(run.id) AS oldest_id,
                min(run.id) FILTER (
@@ -412,7 +423,7 @@ BEGIN
     SELECT 'vacuum_not_permitted', relation.relname::text, NULL, format('belongs to %s', relation.relowner::regrole)
     FROM pg_class AS relation
     WHERE relation.relnamespace = current_schema()::regnamespace
-      AND relation.relname IN ('cb_task_runs', 'cb_step_runs', 'cb_step_readiness')
+      AND relation.relname IN ('cb_task_runs', 'cb_step_runs', 'cb_step_readiness', 'cb_items')
       AND NOT _cb_may_vacuum(relation.oid, relation.relowner);
 END;
 $$;

@@ -4,7 +4,7 @@
 -- step says that it may finish. It is over when the last of them has reported, was lost, or has used up the grace
 -- (`sql/flow_upkeep.sql`). A run that has ended stays as it is. Expiring is the same, with another outcome.
 --
--- Locks: flow runs by id, then step runs by id.
+-- Locks: flow runs by id, then step runs by id, then items by id.
 
 -- Cancel these runs, for a reason, on behalf of somebody. 'canceled', 'canceling', 'finished' (it had ended before) or
 -- 'unknown' for each. Asking again changes nothing: the first reason stays. Joins the caller's transaction.
@@ -85,6 +85,7 @@ BEGIN
     IF 'started' = ANY (v_statuses) THEN
         PERFORM pg_notify('cb_work', 'cancel');
     END IF;
+    PERFORM _cb_end_items(p_flow_run_ids, 'canceling');
     PERFORM _cb_end_stopped_flows(p_flow_run_ids);
 END;
 $$;
@@ -100,7 +101,6 @@ RETURNS TABLE (run_id bigint, verdict text)
 LANGUAGE plpgsql SET search_path FROM CURRENT SET lock_timeout = '250ms' AS $$
 DECLARE
     v_places bigint[];
-    v_flow record;
 BEGIN
     PERFORM _cb_lock_flow_runs_of(p_step_run_ids);
     WITH held AS (
@@ -123,20 +123,38 @@ BEGIN
         'handler', ARRAY(SELECT p_delivery_tokens[place] FROM unnest(v_places) AS place)
     );
 
-    -- One by one: each run has a reason of its own, and hardly ever are there two at once.
-    FOR v_flow IN
-        SELECT DISTINCT ON (flow_run.id) flow_run.id, p_reasons[place] AS reason
-        FROM unnest(v_places) AS place
-        JOIN cb_step_runs AS run ON run.id = p_step_run_ids[place]
-        JOIN cb_flow_runs AS flow_run ON flow_run.id = run.flow_run_id AND flow_run.status = 'started'
-        ORDER BY flow_run.id, place
-    LOOP
-        PERFORM _cb_stop_flows(ARRAY[v_flow.id], 'canceled', v_flow.reason, 'handler');
-    END LOOP;
+    PERFORM _cb_cancel_flows_of(
+        ARRAY(
+            SELECT run.flow_run_id
+            FROM unnest(v_places) WITH ORDINALITY AS given (place, nth)
+            JOIN cb_step_runs AS run ON run.id = p_step_run_ids[given.place]
+            ORDER BY given.nth
+        ),
+        ARRAY(SELECT p_reasons[given.place] FROM unnest(v_places) WITH ORDINALITY AS given (place, nth) ORDER BY given.nth)
+    );
     RETURN QUERY
     SELECT * FROM _cb_settle_steps_end(
         p_step_run_ids, p_delivery_tokens, v_places, 'canceled', ARRAY[]::text[], p_notify
     );
+END;
+$$;
+
+-- Cancel these runs, each for the first of its reasons, as handlers asked to.
+CREATE OR REPLACE FUNCTION _cb_cancel_flows_of(p_flow_run_ids bigint[], p_reasons text[])
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_flow record;
+BEGIN
+    -- One by one: each run has a reason of its own, and hardly ever are there two at once.
+    FOR v_flow IN
+        SELECT DISTINCT ON (flow_run.id) flow_run.id, given.reason
+        FROM unnest(p_flow_run_ids, p_reasons) WITH ORDINALITY AS given (id, reason, place)
+        JOIN cb_flow_runs AS flow_run ON flow_run.id = given.id AND flow_run.status = 'started'
+        ORDER BY flow_run.id, given.place
+    LOOP
+        PERFORM _cb_stop_flows(ARRAY[v_flow.id], 'canceled', v_flow.reason, 'handler');
+    END LOOP;
 END;
 $$;
 

@@ -4,7 +4,7 @@
 -- of a claim and name its delivery. The token stays on the row when the run has ended, so words that arrive late still
 -- count; once the run was given to another they are refused as stale (R5).
 --
--- Locks: task runs or step runs, for progress, without waiting; none for log lines.
+-- Locks: task runs, step runs or items, for progress, without waiting; none for log lines.
 
 -- Store how far claimed runs are, as JSON with done, total and message; the time is added. 'reported', 'locked'
 -- (somebody has its row just now: say it again later) or 'stale' for each. A run that went back to the queue will begin
@@ -113,6 +113,59 @@ BEGIN
 END;
 $$;
 
+-- Store how far claimed items are, as cb_report_tasks says of runs of tasks; pages of their flow runs are told.
+CREATE OR REPLACE FUNCTION cb_report_items(
+    p_item_ids bigint[],
+    p_delivery_tokens uuid[],
+    p_progress jsonb[],
+    p_notify boolean DEFAULT false
+)
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_places bigint[];
+    v_locked bigint[] := ARRAY[]::bigint[];
+    v_flow_run_ids bigint[];
+BEGIN
+    WITH held AS (
+        SELECT item.id, claim.place, claim.progress
+        FROM unnest(p_item_ids, p_delivery_tokens, p_progress)
+            WITH ORDINALITY AS claim (id, delivery_token, progress, place)
+        JOIN cb_items AS item ON item.id = claim.id AND item.delivery_token = claim.delivery_token
+        WHERE item.status <> 'queued'
+        FOR NO KEY UPDATE OF item SKIP LOCKED
+    ), reported AS (
+        UPDATE cb_items AS item
+        SET progress = held.progress || jsonb_build_object('at', _cb_now())
+        FROM held
+        WHERE item.id = held.id
+        RETURNING held.place, item.flow_run_id
+    )
+    SELECT array_agg(place), array_agg(DISTINCT flow_run_id) INTO v_places, v_flow_run_ids FROM reported;
+
+    IF p_notify AND v_places IS NOT NULL THEN
+        PERFORM _cb_tell_finished_flows(v_flow_run_ids);
+    END IF;
+    IF cardinality(v_places) IS DISTINCT FROM cardinality(p_item_ids) THEN
+        -- A statement of its own: what went back to the queue meanwhile is not locked, but stale.
+        v_locked := ARRAY(
+            SELECT claim.place
+            FROM unnest(p_item_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+            JOIN cb_items AS item ON item.id = claim.id AND item.delivery_token = claim.delivery_token
+            WHERE item.status <> 'queued' AND claim.place <> ALL (coalesce(v_places, ARRAY[]::bigint[]))
+        );
+    END IF;
+    RETURN QUERY
+    SELECT * FROM _cb_different_verdicts(
+        p_item_ids,
+        v_places || v_locked,
+        array_fill('reported'::text, ARRAY[coalesce(cardinality(v_places), 0)])
+            || array_fill('locked'::text, ARRAY[cardinality(v_locked)])
+    );
+END;
+$$;
+
 -- Write lines to the logs of claimed runs: 'logged', 'dropped' (the log is full) or 'stale' for each. A log has 1 000 lines,
 -- the last of which says that it is full; a line has 4 000 characters. p_ages says how long ago a line was said, so that
 -- the clock of a worker does not matter (R7).
@@ -160,6 +213,31 @@ BEGIN
             SELECT claim.place
             FROM unnest(p_step_run_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
             JOIN cb_step_runs AS run ON run.id = claim.id AND run.delivery_token = claim.delivery_token
+        )
+    ) AS logged;
+END;
+$$;
+
+-- Write lines to the logs of claimed items, as cb_log_tasks says of runs of tasks.
+CREATE OR REPLACE FUNCTION cb_log_items(
+    p_item_ids bigint[],
+    p_delivery_tokens uuid[],
+    p_attempts integer[],
+    p_levels text[],
+    p_messages text[],
+    p_ages interval[]
+)
+RETURNS TABLE (run_id bigint, verdict text)
+LANGUAGE plpgsql ROWS 200 SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN QUERY
+    SELECT logged.* FROM _cb_log_runs(
+        'item', p_item_ids, p_attempts, p_levels, p_messages, p_ages,
+        ARRAY(
+            SELECT claim.place
+            FROM unnest(p_item_ids, p_delivery_tokens) WITH ORDINALITY AS claim (id, delivery_token, place)
+            JOIN cb_items AS item ON item.id = claim.id AND item.delivery_token = claim.delivery_token
         )
     ) AS logged;
 END;

@@ -70,6 +70,7 @@ BEGIN
            greatest(v_due_count, v_lost_count, v_expired_count, v_flows.run_count) >= p_limit,
            v_lost_count + v_flows.lost_count,
            pg_stat_get_dead_tuples('cb_task_runs'::regclass) + pg_stat_get_dead_tuples('cb_step_runs'::regclass)
+               + pg_stat_get_dead_tuples('cb_items'::regclass)
                + pg_stat_get_dead_tuples('cb_step_readiness'::regclass);
 END;
 $$;
