@@ -34,8 +34,16 @@ BEGIN
             WHERE item.status = 'queued' AND item.visible_at < 'infinity'
         ),
         (SELECT min(run.deadline_at) FROM cb_step_runs AS run WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL),
-        (SELECT min(run.expires_at) FROM cb_flow_runs AS run WHERE run.expires_at IS NOT NULL AND run.finished_at IS NULL),
-        (SELECT min(run.deadline_at) FROM cb_flow_runs AS run WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL)
+        (
+            SELECT min(run.expires_at)
+            FROM cb_flow_runs AS run
+            WHERE run.expires_at IS NOT NULL AND run.finished_at IS NULL AND run.status = 'started'
+        ),
+        (
+            SELECT min(run.deadline_at)
+            FROM cb_flow_runs AS run
+            WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL AND run.status = 'started'
+        )
     ) - _cb_now();
     RETURN NEXT;
 END;
@@ -181,7 +189,7 @@ BEGIN
         WHERE run.expires_at <= _cb_now() AND run.finished_at IS NULL AND run.status = 'started'
         ORDER BY run.expires_at
         LIMIT p_limit
-    ));
+    ), ARRAY['started']);
     IF v_held <> '{}' THEN
         PERFORM _cb_stop_flows(v_held, 'expired', 'not ended in time', 'tick');
     END IF;
@@ -189,8 +197,8 @@ BEGIN
 END;
 $$;
 
--- Fail the runs that have not ended by their deadline, or of which a step has not. Returns the queues that have work because
--- of it, and how many runs they were.
+-- Fail the runs that have not ended by their deadline, or of which a step has not; what was being canceled is canceled.
+-- Returns the queues that have work because of it, and how many runs they were.
 CREATE OR REPLACE FUNCTION _cb_fail_overdue_flows(p_limit integer)
 RETURNS TABLE (queues text[], run_count integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
@@ -209,14 +217,24 @@ BEGIN
     ));
     IF v_held <> '{}' THEN
         WITH late AS (
-            UPDATE cb_step_runs AS run
-            SET status = 'failed', error = _cb_deadline_error(), finished_at = _cb_now(), lease_until = NULL,
-                visible_at = NULL
+            SELECT run.id, run.status, run.status = 'canceling' AS is_canceling
+            FROM cb_step_runs AS run
             WHERE run.flow_run_id = ANY (v_held) AND run.deadline_at <= _cb_now() AND run.finished_at IS NULL
-            RETURNING run.id
+            ORDER BY run.id
+            FOR NO KEY UPDATE
+        ), ended AS (
+            UPDATE cb_step_runs AS run
+            SET status = CASE WHEN late.is_canceling THEN 'canceled' ELSE 'failed' END,
+                error = CASE WHEN late.is_canceling THEN run.error ELSE _cb_deadline_error() END,
+                finished_at = _cb_now(), lease_until = NULL, visible_at = NULL
+            FROM late
+            WHERE run.id = late.id
+            RETURNING run.id, late.status AS was, run.status AS becomes
+        ), noted AS (
+            INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor)
+            SELECT _cb_now(), 'step', ended.id, ended.becomes, ended.was, ended.becomes, 'tick' FROM ended ORDER BY ended.id
         )
-        SELECT array_agg(late.id) INTO v_steps FROM late;
-        PERFORM _cb_note_events('step', 'failed', v_steps, '', 'failed', 'tick');
+        SELECT array_agg(ended.id) FILTER (WHERE ended.becomes = 'failed') INTO v_steps FROM ended;
         queues := _cb_fail_flows_of(v_steps);
         PERFORM _cb_end_stopped_flows(v_held);
     END IF;
@@ -227,11 +245,11 @@ BEGIN
         WHERE run.deadline_at <= _cb_now() AND run.finished_at IS NULL AND run.status = 'started'
         ORDER BY run.deadline_at
         LIMIT p_limit
-    ));
+    ), ARRAY['started']);
     IF v_flows <> '{}' THEN
         UPDATE cb_flow_runs AS run
         SET status = 'failing', outcome = 'failed', ending_since = _cb_now(), error = _cb_deadline_error()
-        WHERE run.id = ANY (v_flows) AND run.status = 'started';
+        WHERE run.id = ANY (v_flows);
         queues := queues || _cb_end_flows(v_flows);
     END IF;
     run_count := cardinality(v_held) + cardinality(v_flows);
@@ -239,14 +257,18 @@ BEGIN
 END;
 $$;
 
--- Lock those of these flow runs that nobody else has locked, by id. Returns them.
-CREATE OR REPLACE FUNCTION _cb_hold_flow_runs(p_flow_run_ids bigint[])
+-- Lock those of these flow runs that nobody else has locked, by id, and that are in one of these statuses by now. Returns
+-- them.
+CREATE OR REPLACE FUNCTION _cb_hold_flow_runs(
+    p_flow_run_ids bigint[],
+    p_statuses text[] DEFAULT ARRAY['started', 'canceling', 'failing', 'completing']
+)
 RETURNS bigint[]
 LANGUAGE sql SET search_path FROM CURRENT AS $$
     SELECT ARRAY(
         SELECT run.id
         FROM cb_flow_runs AS run
-        WHERE run.id = ANY (p_flow_run_ids) AND run.status IN ('started', 'canceling', 'failing', 'completing')
+        WHERE run.id = ANY (p_flow_run_ids) AND run.status = ANY (p_statuses)
         ORDER BY run.id
         FOR NO KEY UPDATE SKIP LOCKED
     )
