@@ -256,23 +256,23 @@ LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET enable_sort = off
 SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_due bigint[];
 BEGIN
-    RETURN ARRAY(
-        SELECT head.id
-        FROM unnest(p_queues, p_step_ids, p_priorities, p_low_ids, p_limits)
-            AS lane (queue, step_id, priority, low_id, slots)
-        CROSS JOIN LATERAL (
-            SELECT due.id
-            FROM cb_items AS due
-            WHERE (due.queue, due.step_id, due.priority, due.id)
-                    >= (lane.queue, lane.step_id, lane.priority, lane.low_id)
-              AND (due.queue, due.step_id, due.priority) <= (lane.queue, lane.step_id, lane.priority)
-              AND due.status = 'queued' AND due.visible_at IS NULL AND due.lost_count < 2
-            ORDER BY due.queue, due.step_id, due.priority, due.id
-            LIMIT lane.slots
-            FOR UPDATE SKIP LOCKED
-        ) AS head
-    );
+    SELECT coalesce(array_agg(head.id), ARRAY[]::bigint[]) INTO v_due
+    FROM unnest(p_queues, p_step_ids, p_priorities, p_low_ids, p_limits) AS lane (queue, step_id, priority, low_id, slots)
+    CROSS JOIN LATERAL (
+        SELECT due.id
+        FROM cb_items AS due
+        WHERE (due.queue, due.step_id, due.priority, due.id)
+                >= (lane.queue, lane.step_id, lane.priority, lane.low_id)
+          AND (due.queue, due.step_id, due.priority) <= (lane.queue, lane.step_id, lane.priority)
+          AND due.status = 'queued' AND due.visible_at IS NULL AND due.lost_count < 2
+        ORDER BY due.queue, due.step_id, due.priority, due.id
+        LIMIT lane.slots
+        FOR UPDATE SKIP LOCKED
+    ) AS head;
+    RETURN v_due;
 END;
 $$;
 

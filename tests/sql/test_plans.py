@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.support import claim, queue_runs, register, register_worker
+from catbird_django.engine import items, steps
+from catbird_django.engine.tasks import LaneRequest
+from catbird_django.models import Item
+from tests.flow_support import plan, start
+from tests.item_support import map_over
+from tests.support import LEASE, USING, claim, queue_runs, register, register_worker
 
 CLAIMED_TABLE = "cb_task_runs"
 
@@ -29,7 +34,7 @@ class Hot:
     @property
     def table(self) -> str:
         """The index is named after it: cb_task_runs_claimable."""
-        return "_".join(self.index.split("_")[:3])
+        return next(table for table in connection.introspection.table_names() if self.index.startswith(f"{table}_"))
 
 
 HOT = [
@@ -53,6 +58,16 @@ HOT = [
     Hot("cb_extend_steps", "WITH held", "cb_step_runs_pkey"),
     Hot("_cb_meet_requirements", "WITH ended", "cb_step_readiness_one_per_step"),
     Hot("_cb_make_steps_due", "WITH due", "cb_step_runs_due"),
+    Hot("_cb_item_lanes", "WITH RECURSIVE lane", "cb_items_claimable"),
+    Hot("_cb_item_lanes", "WITH RECURSIVE lane", "cb_items_suspect"),
+    Hot("_cb_find_due_items", "SELECT coalesce(array_agg(head.id)", "cb_items_claimable"),
+    Hot("cb_claim_items", "UPDATE cb_items", "cb_items_pkey"),
+    Hot("cb_complete_items", "WITH held", "cb_items_pkey"),
+    Hot("cb_fail_items", "WITH held", "cb_items_pkey"),
+    Hot("cb_extend_items", "WITH held", "cb_items_pkey"),
+    Hot("_cb_make_items_due", "WITH due", "cb_items_due"),
+    Hot("_cb_end_held_items", "WITH leased", "cb_items_leased"),
+    Hot("cb_read_items", "SELECT item.index", "cb_items_one_per_place"),
 ]
 VARIABLES = {
     "v_token": "uuid",
@@ -82,9 +97,10 @@ def plan_of(hot: Hot) -> list[dict[str, Any]]:
             cursor.execute("SELECT set_config(%s, %s, true)", [name, value])
         # Functions settle on a generic plan after a few calls; it must be right for every table.
         cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-        cursor.execute(f"PREPARE hot ({', '.join(parameters)}) AS {statement}")
-        nulls = ", ".join(["NULL"] * len(parameters))
-        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE hot ({nulls})")
+        taken = f"({', '.join(parameters)})" if parameters else ""
+        given = f"({', '.join(['NULL'] * len(parameters))})" if parameters else ""
+        cursor.execute(f"PREPARE hot {taken} AS {statement}")
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE hot {given}")
         [[plan]] = cursor.fetchall()
         cursor.execute("DEALLOCATE hot")
     return list(nodes(plan[0]["Plan"]))
@@ -110,9 +126,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def assert_by_index(hot: Hot) -> None:
-    plan = plan_of(hot)
-
-    scans = [node for node in plan if node.get("Relation Name") == hot.table and "Scan" in node["Node Type"]]
+    scans = [node for node in plan_of(hot) if node.get("Relation Name") == hot.table and "Scan" in node["Node Type"]]
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}, scans
     assert hot.index in {node["Index Name"] for node in scans}
 
@@ -155,12 +169,35 @@ def test_hot_functions_use_their_index_on_a_million_rows() -> None:
     assert rows_read() - before <= 3 * 200
 
 
-def rows_read() -> int:
+def test_a_claim_of_items_reads_no_more_than_it_claims_beside_many_that_have_ended() -> None:
+    """G7, F14: of a map of 200 000 items, almost all of which are done."""
+    start(plan("big", map_over("input")), list(range(200_000)))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE cb_items SET status = 'completed', output = '1', started_at = now(), finished_at = now()"
+            " WHERE index < 199000"
+        )
+        cursor.execute("ANALYZE cb_items")
+
+    low_id = Item.objects.get(index=199_000).pk
+    [head] = steps.find_step_lanes([Item.objects.first().step_id], None, using=USING)
+    before = rows_read("cb_items")
+    request = LaneRequest(head.lane, low_id, 200)
+    claimed = items.claim_items([request], worker_id=register_worker(), lease=LEASE, using=USING)
+
+    assert len(claimed) == 200
+    assert rows_read("cb_items") - before <= 3 * 200
+    for hot in HOT:
+        if hot.table == "cb_items":
+            assert_by_index(hot)
+
+
+def rows_read(table: str = CLAIMED_TABLE) -> int:
     """How many rows of the claimed table this transaction has read, in any way."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
             " WHERE relname = %s",
-            [CLAIMED_TABLE],
+            [table],
         )
         return int(cursor.fetchone()[0])
