@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from catbird_django.client.registration import register_flows, register_tasks
 from catbird_django.definitions.registry import Registry
+from catbird_django.engine.items import read_items
 from catbird_django.engine.steps import StepKey, find_steps
 from catbird_django.worker.capacity import Capacities, Capacity, HandlerLimits
 from catbird_django.worker.handlers import Handler, build_handlers, runnable_tasks
+from catbird_django.worker.kinds import ITEMS, STEPS, TASKS, Kind
 from catbird_django.worker.step_handlers import build_step_handlers, runnable_flows
 
 Adapt = Callable[[Handler], Handler]
@@ -52,6 +55,12 @@ class Repertoire:
         """The tasks with a circuit breaker, and after how many failures in a row it opens."""
         breakers = {task_id: self.by_id[task_id].options.breaker for task_id in self.task_ids}
         return {task_id: breaker.failures for task_id, breaker in breakers.items() if breaker is not None}
+
+    def kind_of(self, handler_id: int) -> Kind:
+        """What kind of work a handler does: a map is known by its items."""
+        if handler_id > 0:
+            return TASKS
+        return ITEMS if self.by_id[handler_id].is_map else STEPS
 
     def capacities(self, *, slots: int, prefetch: int) -> Capacities:
         """What a worker with so many slots may hold of each: async handlers take no slots of sync ones."""
@@ -112,7 +121,7 @@ def learn(
     task_ids = register_tasks(task_definitions, using=using)
     register_flows(flow_definitions, using=using)
     task_handlers = build_handlers(task_definitions, task_ids)
-    step_handlers = build_step_handlers(flow_definitions)
+    step_handlers = build_step_handlers(flow_definitions, read_items=partial(read_items, using=using))
     return Repertoire(
         {task_id: adapt(handler) for task_id, handler in task_handlers.items()},
         {key: adapt(handler) for key, handler in step_handlers.items()},

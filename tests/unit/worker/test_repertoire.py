@@ -8,6 +8,7 @@ import pytest
 
 from catbird_django import Flow, task
 from catbird_django.definitions.registry import registry
+from catbird_django.engine.items import read_items
 from catbird_django.engine.steps import StepKey
 from catbird_django.worker import repertoire
 from catbird_django.worker.handlers import build_handlers
@@ -48,7 +49,7 @@ def test_versions_of_a_step_are_one_handler_with_one_concurrency(stored: Stored)
     @flow.step(concurrency=2)
     def only(input: int) -> int: ...
 
-    steps = build_step_handlers([flow.definition])
+    steps = build_step_handlers([flow.definition], read_items=read_items)
     [key] = steps
     stored.ids = {3: key, 8: key}
     known = Repertoire({}, steps, using="default")
@@ -67,7 +68,7 @@ def test_a_version_that_comes_later_is_found_after_a_while_and_counts_with_the_f
     @flow.step(concurrency=1)
     async def only(input: int) -> int: ...
 
-    steps = build_step_handlers([flow.definition])
+    steps = build_step_handlers([flow.definition], read_items=read_items)
     [key] = steps
     stored.ids = {3: key}
     clock = Clock()
