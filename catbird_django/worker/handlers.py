@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,6 +54,10 @@ class Handler(ABC):
     @abstractmethod
     def arguments(self, claim: Any, reporter_for: Callable[[Any], Reporter]) -> list[Any]:
         """The arguments for a claim; raise PayloadError when a value does not fit its type (any more)."""
+
+    def knowing(self, inline_steps: Collection[str]) -> Handler:  # noqa: ARG002
+        """The same, where only these inline steps can be run after it."""
+        return self
 
     def run_inline(self, claim: Claim, output: JsonText, *, max_payload: int) -> tuple[tuple[str, JsonText], ...]:  # noqa: ARG002
         """Run what is completed together with it; return what that gave, by name."""

@@ -61,11 +61,10 @@ class StepHandler(Handler):
             reporter=reporter,
         )
 
-    def knowing(self, steps: Collection[str]) -> StepHandler:
-        """The same, where only these inline steps are known as code has them."""
-        if all(one.name in steps for one in self.inline):
+    def knowing(self, inline_steps: Collection[str]) -> StepHandler:
+        if all(one.name in inline_steps for one in self.inline):
             return self
-        return replace(self, inline=tuple(one for one in self.inline if one.name in steps))
+        return replace(self, inline=tuple(one for one in self.inline if one.name in inline_steps))
 
     def run_inline(self, claim: Claim, output: JsonText, *, max_payload: int) -> tuple[tuple[str, JsonText], ...]:
         """Run the inline steps after it; return what they gave."""
