@@ -15,6 +15,7 @@
 | catbird.E011 | a flow whose types cannot be used, or do not fit each other |
 | catbird.W001 | a migration that brings the SQL up to date is pending |
 | catbird.W002 | the `on_fail` of a task or flow names a task that is not declared here |
+| catbird.W003 | an atomic step in an app whose models are written to another database |
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.apps import apps
 from django.core import checks
 from django.core.checks import CheckMessage, Error
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, router
 from django.db.migrations.recorder import MigrationRecorder
 
 from catbird_django import conf
@@ -76,6 +78,7 @@ def check_definitions(**_: Any) -> list[CheckMessage]:
     for flow in registry.flows.values():
         found += _check_flow(flow)
         found += _check_on_fail(flow, "flow")
+        found += _check_atomic_steps(flow)
     return found
 
 
@@ -101,6 +104,34 @@ def _check_on_fail(definition: TaskDefinition | FlowDraft, what: str) -> list[Ch
             id="catbird.W002",
         )
     ]
+
+
+def _check_atomic_steps(flow: FlowDraft) -> list[CheckMessage]:
+    """Report atomic steps whose writes would not be part of their transaction, as far as their app tells (F22)."""
+    if conf.problems() or flow.problems():
+        return []
+    found: list[CheckMessage] = []
+    for step in flow.definition.steps.values():
+        alias, elsewhere = conf.get_settings().database, _models_elsewhere(step.handler.__module__)
+        if step.is_atomic and elsewhere:
+            found.append(
+                checks.Warning(
+                    f"{step.location}: {step.label} is atomic on database {alias!r}, "
+                    f"but its app writes {', '.join(elsewhere)} to another",
+                    hint="What it writes there is not undone with it: leave out atomic, or route the models to "
+                    'CATBIRD["DATABASE"].',
+                    id="catbird.W003",
+                )
+            )
+    return found
+
+
+def _models_elsewhere(module: str) -> list[str]:
+    """The models of a module's app that are written to another database than ours."""
+    app = apps.get_containing_app_config(module)
+    alias = conf.get_settings().database
+    models = [] if app is None else app.get_models()
+    return [model._meta.label for model in models if router.db_for_write(model) != alias]  # noqa: SLF001 - public by name
 
 
 def _check_types(definition: TaskDefinition) -> list[CheckMessage]:

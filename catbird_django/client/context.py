@@ -104,6 +104,8 @@ class StepContext(RunContext):
 
     flow: str
     step: str
+    index: int | None = None
+    """In a map: the place of the item in the list, from 0."""
 
 
 def _amount(argument: str, value: Any) -> float:

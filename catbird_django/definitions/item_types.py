@@ -11,6 +11,7 @@ from catbird_django.definitions.type_names import UNIONS
 
 STREAMS = {abc.Iterable, abc.Iterator}
 ASYNC_STREAMS = {abc.AsyncIterable, abc.AsyncIterator}
+ITERATORS = {abc.Iterator, abc.AsyncIterator}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Stream:
 
     element: Any
     is_async: bool
+    is_iterator: bool
+    """Whether it is read once, and not anew by each loop over it."""
 
 
 def stream_of(annotation: Any) -> Stream | None:
@@ -40,7 +43,8 @@ def stream_of(annotation: Any) -> Stream | None:
     base = get_origin(annotation) or annotation
     if not isinstance(base, type) or base not in STREAMS | ASYNC_STREAMS:
         return None
-    return Stream(element=(get_args(annotation) or (Any,))[0], is_async=base in ASYNC_STREAMS)
+    element = (get_args(annotation) or (Any,))[0]
+    return Stream(element=element, is_async=base in ASYNC_STREAMS, is_iterator=base in ITERATORS)
 
 
 def list_of(element: Any) -> Any:
@@ -60,6 +64,13 @@ def element_of(annotation: Any) -> Any:
 def or_error(element: Any) -> Any:
     """The type of an item that may have failed."""
     return Union[element, ItemError]  # noqa: UP007 - `|` refuses some annotations
+
+
+def without_error(element: Any) -> Any:
+    """The type of an item that has not failed."""
+    if not allows_errors(element) or element is ItemError:
+        return element
+    return Union[tuple(one for one in get_args(element) if one is not ItemError)]  # noqa: UP007 - of many
 
 
 def allows_errors(element: Any) -> bool:

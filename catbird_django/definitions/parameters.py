@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, get_args, get_origin
 
 from catbird_django.codec import codec_for
@@ -48,7 +49,7 @@ class Parameter:
     """The step whose output it takes, as a whole or item by item; empty if it takes none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Argument:
     """A parameter, and the type of the values that it takes."""
 
@@ -101,17 +102,31 @@ class Argument:
 
     def reader(self) -> Callable[[str | bytes | None], Any]:
         """What `value_of` does, as a function that has looked up everything once."""
-        name, when_missing, decode = self.parameter.name, self.when_missing, codec_for(self.stored_type).decode
+        name, decode = self.parameter.name, codec_for(self.stored_type).decode
+        given, missing = self.given, self.missing
 
         def value_of(text: str | bytes | None) -> Any:
-            if text is not None:
-                value = decode(text, name=name)
-                return Optional(value) if when_missing is WhenMissing.OPTIONAL else value
-            if when_missing is WhenMissing.REFUSED:
-                raise LookupError(f"there is no value for parameter {name!r}")
-            return Optional() if when_missing is WhenMissing.OPTIONAL else None
+            return missing() if text is None else given(decode(text, name=name))
 
         return value_of
+
+    def given(self, value: Any) -> Any:
+        """A value that is there, as the handler takes it."""
+        return Optional(value) if self._takes_our_optional else value
+
+    def missing(self) -> Any:
+        """What the handler takes where there is no value; raise LookupError when it must be there."""
+        match self.when_missing:
+            case WhenMissing.REFUSED:
+                raise LookupError(f"there is no value for parameter {self.parameter.name!r}")
+            case WhenMissing.OPTIONAL:
+                return Optional()
+            case WhenMissing.NONE:
+                return None
+
+    @cached_property
+    def _takes_our_optional(self) -> bool:
+        return _is_our_optional(self.annotation)
 
 
 def _is_our_optional(annotation: Any) -> bool:

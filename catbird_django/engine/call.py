@@ -136,6 +136,11 @@ def blames_data(error: BaseException) -> bool:
     return isinstance(error, errors.ReadinessOverflow) or (_sqlstate(error) or "")[:2] in DATA_ERRORS
 
 
+def blames_conflict(error: BaseException) -> bool:
+    """Whether a transaction was undone for what others did at the same time, so that all of it can be repeated."""
+    return _sqlstate(error) in LOCK_CONFLICTS
+
+
 def blames_lock(error: BaseException) -> bool:
     """Whether a call has waited long enough for a lock that somebody else holds; nothing has happened then."""
     return _sqlstate(error) == LOCK_NOT_AVAILABLE

@@ -60,6 +60,16 @@ class StepKey(NamedTuple):
     fingerprint: str
 
 
+class StoredStep(NamedTuple):
+    """A step of one version of a flow."""
+
+    id: int
+    flow_id: int
+    """The version."""
+    is_inline: bool
+    key: StepKey
+
+
 class StepDelivery(NamedTuple):
     """A step run in the hands of a worker, and the proof of it; as `Delivery` is of a task's run."""
 
@@ -107,11 +117,11 @@ class InlineOutput(NamedTuple):
     output: JsonText
 
 
-def find_steps(keys: Sequence[StepKey], *, using: str) -> dict[int, StepKey]:
-    """Find the stored steps, of any version, that are called as these are; by their ids."""
+def find_steps(keys: Sequence[StepKey], *, using: str) -> list[StoredStep]:
+    """Find the stored steps, of any version, that are called as these are; by id."""
     flows, steps, fingerprints = columns(keys, 3)
     rows = FIND.rows(using, flows=flows, steps=steps, fingerprints=fingerprints)
-    return {step_id: keys[place - 1] for step_id, place in rows}
+    return [StoredStep(step_id, flow_id, is_inline, keys[place - 1]) for step_id, flow_id, is_inline, place in rows]
 
 
 def find_step_lanes(step_ids: Sequence[int], queues: Sequence[str] | None, *, using: str) -> list[LaneHead]:

@@ -14,19 +14,34 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from catbird_django.client.context import Reporter
-from catbird_django.client.interrupts import Cancel, CancelRequested, Retry, Skip, Snooze
+from catbird_django.client.interrupts import Cancel, CancelRequested, CompleteEarly, Retry, Skip, Snooze
+from catbird_django.engine.items import ItemClaim
 from catbird_django.engine.steps import Claim
 from catbird_django.errors import DefinitionError, HandlerTimeout
 from catbird_django.failpoints import reach
+from catbird_django.worker.atomic import Transactions
 from catbird_django.worker.doubts import Doubts, InDoubt
-from catbird_django.worker.handler_connections import give_up_connections, reset_connections
+from catbird_django.worker.handler_connections import distrust_connections, reset_connections
 from catbird_django.worker.handlers import Handler
-from catbird_django.worker.outcome import Completed, Outcome, Released, Skipped, canceled, failure
+from catbird_django.worker.item_lists import Unread
+from catbird_django.worker.outcome import (
+    Completed,
+    EndedEarly,
+    Outcome,
+    Released,
+    Skipped,
+    canceled,
+    ended_early,
+    failure,
+)
 from catbird_django.worker.watchdog import Abandoned, Attempt, Watchdog
 
 logger = logging.getLogger("catbird.worker")
 
 RunInProcess = Callable[[Handler, Claim, Reporter], Outcome]
+
+PAUSE_AFTER_TROUBLE = timedelta(seconds=1)
+"""Before another attempt, when the database did not give what a handler takes."""
 
 
 class Executor:
@@ -42,6 +57,7 @@ class Executor:
         watchdog: Watchdog,
         doubts: Doubts | None = None,
         run_in_process: RunInProcess | None = None,
+        transactions: Transactions | None = None,
         interrupt_grace: timedelta = timedelta.max,
         left_thread: Callable[[Claim], None] = lambda _: None,
         clean_up: Callable[[], None] = reset_connections,
@@ -50,6 +66,7 @@ class Executor:
         self._interrupt_grace = interrupt_grace.total_seconds()
         self._left_thread = left_thread
         self._run_in_process = run_in_process
+        self._transactions = transactions
         self._watchdog = watchdog
         self._handlers = handlers
         self._max_payload = max_payload
@@ -66,10 +83,9 @@ class Executor:
         if handler.is_isolated and self._run_in_process is not None:
             return self._run_isolated(self._run_in_process, handler, claim)
         try:
-            arguments = self._arguments(handler, claim)
-            if handler.options.timeout is None:
-                return self._completed(handler, claim, handler.function(*arguments))
-            return self._completed(handler, claim, self._call_in_time(handler, claim, arguments))
+            if handler.is_atomic and self._transactions is not None:
+                return self._transactions.run(claim, lambda: self._done(handler, claim))
+            return self._done(handler, claim)
         except Abandoned:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises, SystemExit included, is its failure
@@ -77,12 +93,23 @@ class Executor:
         finally:
             self._clean_up()
 
+    def _done(self, handler: Handler, claim: Claim) -> Completed | EndedEarly:
+        """Call a sync handler; say what came of it, if it has done its work."""
+        try:
+            arguments = self._arguments(handler, claim)
+            value = self._call_in_time(handler, claim, arguments)
+        except CompleteEarly as early:
+            return self._ended_early(handler, claim, early)
+        return self._completed(handler, claim, value)
+
     def _run_isolated(self, run_in_process: RunInProcess, handler: Handler, claim: Claim) -> Outcome:
         try:
             self._refuse_late(claim)
             return run_in_process(handler, claim, self._reporter_for(claim))
         except BaseException as error:  # noqa: BLE001 - as above
             return self._failed(handler, claim, error)
+        finally:
+            self._clean_up()
 
     def _call_in_time(self, handler: Handler, claim: Claim, arguments: list[Any]) -> Any:
         """Call a sync handler under the eyes of the watchdog."""
@@ -104,7 +131,7 @@ class Executor:
             raise
         finally:
             if attempt.was_interrupted:
-                give_up_connections()
+                distrust_connections()
 
     def abandon(self, claim: Claim) -> Outcome:
         """The outcome of an attempt that could not be stopped."""
@@ -117,12 +144,19 @@ class Executor:
         handler = self._handlers[claim.handler_id]
         try:
             arguments = self._arguments(handler, claim)
-            outcome: Outcome = self._completed(handler, claim, await _await_in_time(handler, arguments))
+            outcome: Outcome = await self._done_async(handler, claim, arguments)
         except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
             outcome = self._failed(handler, claim, error)
         if threads in SyncToAsync.context_to_thread_executor and not await self._close_connections(threads):
             self._left_thread(claim)
         return outcome
+
+    async def _done_async(self, handler: Handler, claim: Claim, arguments: list[Any]) -> Completed | EndedEarly:
+        try:
+            value = await _await_in_time(handler, arguments)
+        except CompleteEarly as early:
+            return self._ended_early(handler, claim, early)
+        return self._completed(handler, claim, value)
 
     async def _close_connections(self, threads: ThreadSensitiveContext) -> bool:
         """Close what the handler's sync_to_async calls have opened, on their thread; False if one keeps it busy.
@@ -156,7 +190,17 @@ class Executor:
 
     def _completed(self, handler: Handler, claim: Claim, value: Any) -> Completed:
         reach("after-handler")
-        return Completed(claim, handler.output_codec.encode(value, name="output", max_bytes=self._max_payload))
+        output = handler.output_codec.encode(value, name="output", max_bytes=self._max_payload)
+        return Completed(claim, output, handler.run_inline(claim, output, max_payload=self._max_payload))
+
+    def _ended_early(self, handler: Handler, claim: Claim, early: CompleteEarly) -> EndedEarly:
+        """Say how a handler ends its flow; raise what is wrong with that."""
+        if handler.early_codec is None:
+            raise DefinitionError(
+                f"{handler.name!r} has called complete_early: only a step of a flow can end it; a task returns"
+            ).with_traceback(early.__traceback__)
+        output = handler.early_codec.encode(early.output, name="output of the flow", max_bytes=self._max_payload)
+        return ended_early(claim, output, early.reason)
 
     def _failed(self, handler: Handler, claim: Claim, error: BaseException) -> Outcome:
         """What becomes of an attempt that raised."""
@@ -168,13 +212,19 @@ class Executor:
             return Released(claim)
         if isinstance(error, Snooze):
             return Released(claim, error.delay)
+        if isinstance(error, Unread):
+            trouble = {"run_id": claim.run_id, "error": str(error)}
+            logger.warning("outputs of a map cannot be read, trying again", extra=trouble)
+            return Released(claim, PAUSE_AFTER_TROUBLE)
         if isinstance(error, Skip):
             if handler.may_skip:
                 return Skipped(claim, error.reason)
             error = _not_allowed_to_skip(handler, error)
         retry_in = self._retry_in(handler, claim, error)
         # What is tried again is worth a line; what has failed for good, its traceback.
-        details = {handler.what: handler.name, "run_id": claim.run_id, "attempt": claim.attempt}
+        details: dict[str, Any] = {handler.what: handler.name, "run_id": claim.run_id, "attempt": claim.attempt}
+        if isinstance(claim, ItemClaim):
+            details["index"] = claim.index
         if retry_in is None:
             logger.error(f"{handler.what} failed", extra=details, exc_info=error)
         else:
@@ -218,7 +268,7 @@ def _not_allowed_to_skip(handler: Handler, skip: Skip) -> DefinitionError:
 
 def _as_timeout(error: BaseException, timeout: timedelta) -> BaseException:
     """What an interrupted handler has raised, said plainly: its query was canceled because of the timeout, too."""
-    if isinstance(error, django.db.Error):
+    if isinstance(error, django.db.Error | Unread):
         error = HandlerTimeout(_too_long(timeout)).with_traceback(error.__traceback__)
     elif isinstance(error, HandlerTimeout) and not error.args:
         error.args = (_too_long(timeout),)  # an exception raised in another thread comes without

@@ -35,6 +35,7 @@ class _Here(threading.local):
         self.opened: OpenConnections = {}
         self.changed: set[str] = set()
         """Aliases whose session is no longer as it was when it was opened."""
+        self.is_distrusted = False
 
 
 _here = _Here()
@@ -66,10 +67,11 @@ def reset_connections() -> None:
     if not _here.opened:
         return  # asking Django for this thread's connections takes longer than a small handler
     for connection in connections.all(initialized_only=True):
-        if _is_spoiled(connection):
+        if _here.is_distrusted or _is_spoiled(connection):
             _give_up(connection)
         else:
             connection.close_if_unusable_or_obsolete()
+    _here.is_distrusted = False
 
 
 def _is_spoiled(connection: BaseDatabaseWrapper) -> bool:
@@ -83,10 +85,12 @@ def _is_spoiled(connection: BaseDatabaseWrapper) -> bool:
     return not (is_idle and connection.get_autocommit())
 
 
-def give_up_connections() -> None:
-    """Forget this thread's connections: an interrupted handler may have left them in the middle of anything."""
-    for connection in connections.all(initialized_only=True):
-        _give_up(connection)
+def distrust_connections() -> None:
+    """Let the next reset forget this thread's connections: an interrupted handler may have left them in anything.
+
+    Not at once: a transaction around the handler must still be able to end on them.
+    """
+    _here.is_distrusted = True
 
 
 def _give_up(connection: BaseDatabaseWrapper) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +14,10 @@ from catbird_django.definitions.options import HandlerOptions
 from catbird_django.definitions.registry import Registry
 from catbird_django.definitions.retry import RetryPolicy
 from catbird_django.definitions.task import TaskDefinition
-from catbird_django.engine.tasks import TaskClaim
+from catbird_django.engine.steps import Claim
+from catbird_django.engine.tasks import JsonText, TaskClaim
 from catbird_django.errors import DefinitionError, UnknownName
+from catbird_django.worker.channel import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,13 @@ class Handler(ABC):
     retry: RetryPolicy
     options: HandlerOptions
     output_codec: Codec[Any]
+    early_codec: Codec[Any] | None = None
+    """Of what a flow returns that its handler ends early; None where there is no flow."""
     may_skip: bool = False
+    is_map: bool = False
+    """Whether what it runs are the items of a map."""
+    is_atomic: bool = False
+    """Whether it shares a transaction with its completion."""
 
     @property
     def is_isolated(self) -> bool:
@@ -46,6 +54,18 @@ class Handler(ABC):
     @abstractmethod
     def arguments(self, claim: Any, reporter_for: Callable[[Any], Reporter]) -> list[Any]:
         """The arguments for a claim; raise PayloadError when a value does not fit its type (any more)."""
+
+    def knowing(self, inline_steps: Collection[str]) -> Handler:  # noqa: ARG002
+        """The same, where only these inline steps can be run after it."""
+        return self
+
+    def run_inline(self, claim: Claim, output: JsonText, *, max_payload: int) -> tuple[tuple[str, JsonText], ...]:  # noqa: ARG002
+        """Run what is completed together with it; return what that gave, by name."""
+        return ()
+
+    def terms_for_another_process(self, claim: Claim) -> Message:  # noqa: ARG002
+        """What another process must be told to run it for a claim, beside the claim."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where a worker's claims come from: the lanes of its tasks and of its steps."""
+"""Where a worker's claims come from: the lanes of its tasks, of its steps, and of the items of its maps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from catbird_django.engine import steps, tasks
 from catbird_django.engine.call import DATABASE_TROUBLE
 from catbird_django.engine.steps import Claim
 from catbird_django.engine.tasks import Lane, LaneHead, LaneRequest
-from catbird_django.worker import kinds
 from catbird_django.worker.capacity import Capacities
 from catbird_django.worker.repertoire import Repertoire
 
@@ -57,8 +56,9 @@ class Intake:
     def claim(self, requests: Sequence[LaneRequest]) -> list[Claim]:
         """Claim from these lanes, in one call for each kind."""
         claims: list[Claim] = []
-        for kind in dict.fromkeys(kinds.kind_of_lane(request.lane) for request in requests):
-            share = [request for request in requests if kinds.kind_of_lane(request.lane) is kind]
+        kind_of = self._repertoire.kind_of
+        for kind in dict.fromkeys(kind_of(request.lane.handler_id) for request in requests):
+            share = [request for request in requests if kind_of(request.lane.handler_id) is kind]
             try:
                 claims += kind.claim(share, **self._how_to_claim)
             except DATABASE_TROUBLE as error:
@@ -70,8 +70,9 @@ class Intake:
 
     def claim_suspect(self, lanes: Sequence[Lane]) -> Claim | None:
         """Claim one suspect run of these lanes, the best first (T7a)."""
-        for kind in dict.fromkeys(kinds.kind_of_lane(lane) for lane in lanes):
-            share = [lane for lane in lanes if kinds.kind_of_lane(lane) is kind]
+        kind_of = self._repertoire.kind_of
+        for kind in dict.fromkeys(kind_of(lane.handler_id) for lane in lanes):
+            share = [lane for lane in lanes if kind_of(lane.handler_id) is kind]
             claim = kind.claim_suspect(share, **self._how_to_claim)
             if claim is not None:
                 return claim

@@ -19,6 +19,16 @@ class Completed(NamedTuple):
 
     claim: Claim
     output: str
+    inline: tuple[tuple[str, str], ...] = ()
+    """The inline steps that ran right after it, and what they returned; each after the one that it hangs on."""
+
+
+class EndedEarly(NamedTuple):
+    """The handler had the output of the whole flow already, as JSON text, and said why."""
+
+    claim: Claim
+    output: str
+    reason: str
 
 
 class Failed(NamedTuple):
@@ -53,7 +63,13 @@ class Skipped(NamedTuple):
     reason: str
 
 
-Outcome = Completed | Failed | Released | Canceled | Skipped
+class Settled(NamedTuple):
+    """The database knows already how it ended: that was part of what the handler did."""
+
+    claim: Claim
+
+
+Outcome = Completed | EndedEarly | Failed | Released | Canceled | Skipped | Settled
 
 
 def failure(claim: Claim, error: BaseException, retry_in: timedelta | None = None) -> Failed:
@@ -74,6 +90,11 @@ def failure(claim: Claim, error: BaseException, retry_in: timedelta | None = Non
 def canceled(claim: Claim, reason: object) -> Canceled:
     """Say why a handler wants its run canceled, so that it can be stored, whatever it is."""
     return Canceled(claim, _clean(_text_of(reason), MAX_REASON))
+
+
+def ended_early(claim: Claim, output: str, reason: object) -> EndedEarly:
+    """Say why a handler ends its flow, so that it can be stored, whatever it is."""
+    return EndedEarly(claim, output, _clean(_text_of(reason), MAX_REASON))
 
 
 def _text_of(error: object) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from catbird_django.client.registration import register_flows, register_tasks
 from catbird_django.definitions.registry import Registry
-from catbird_django.engine.steps import StepKey, find_steps
+from catbird_django.engine.items import read_items
+from catbird_django.engine.steps import StepKey, StoredStep, find_steps
 from catbird_django.worker.capacity import Capacities, Capacity, HandlerLimits
 from catbird_django.worker.handlers import Handler, build_handlers, runnable_tasks
+from catbird_django.worker.kinds import ITEMS, STEPS, TASKS, Kind
 from catbird_django.worker.step_handlers import build_step_handlers, runnable_flows
 
 Adapt = Callable[[Handler], Handler]
@@ -53,6 +57,12 @@ class Repertoire:
         breakers = {task_id: self.by_id[task_id].options.breaker for task_id in self.task_ids}
         return {task_id: breaker.failures for task_id, breaker in breakers.items() if breaker is not None}
 
+    def kind_of(self, handler_id: int) -> Kind:
+        """What kind of work a handler does: a map is known by its items."""
+        if handler_id > 0:
+            return TASKS
+        return ITEMS if self.by_id[handler_id].is_map else STEPS
+
     def capacities(self, *, slots: int, prefetch: int) -> Capacities:
         """What a worker with so many slots may hold of each: async handlers take no slots of sync ones."""
         handlers = self._each_once()
@@ -76,19 +86,25 @@ class Repertoire:
         if not self._steps or self._clock() < self._find_at:
             return
         self._find_at = self._clock() + FIND_STEPS_EVERY
-        for step_id, key in find_steps(list(self._steps), using=self._using).items():
-            if -step_id not in self.by_id:
-                self._add_step(step_id, key, added)
+        found = find_steps(list(self._steps), using=self._using)
+        inline = defaultdict[int, set[str]](set)
+        for stored in found:
+            if stored.is_inline:
+                inline[stored.flow_id].add(stored.key.step)
+        for stored in found:
+            if -stored.id not in self.by_id:
+                self._add_step(stored, inline[stored.flow_id], added)
 
-    def _add_step(self, step_id: int, key: StepKey, added: Callable[..., None] | None) -> None:
-        number = -step_id
-        first = self._first_of.setdefault(key, number)
+    def _add_step(self, stored: StoredStep, inline: Collection[str], added: Callable[..., None] | None) -> None:
+        """Enter a step, with those inline steps of its version that we know."""
+        number = -stored.id
+        first = self._first_of.setdefault(stored.key, number)
         if number != first:
             self._others[number] = first
             if added is not None:
                 added(number, like=first)
-        self.by_id[number] = self._steps[key]
-        self.step_ids.append(step_id)  # last: what is looked for must be known
+        self.by_id[number] = self._steps[stored.key].knowing(inline)
+        self.step_ids.append(stored.id)  # last: what is looked for must be known
 
     def _each_once(self) -> dict[int, Handler]:
         return {number: handler for number, handler in self.by_id.items() if number not in self._others}
@@ -112,7 +128,7 @@ def learn(
     task_ids = register_tasks(task_definitions, using=using)
     register_flows(flow_definitions, using=using)
     task_handlers = build_handlers(task_definitions, task_ids)
-    step_handlers = build_step_handlers(flow_definitions)
+    step_handlers = build_step_handlers(flow_definitions, read_items=partial(read_items, using=using))
     return Repertoire(
         {task_id: adapt(handler) for task_id, handler in task_handlers.items()},
         {key: adapt(handler) for key, handler in step_handlers.items()},

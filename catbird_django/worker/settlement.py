@@ -16,12 +16,22 @@ from typing import Any
 from django.db import connections, transaction
 
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_data, blames_lock
-from catbird_django.engine.steps import AnyDelivery, skip_steps
+from catbird_django.engine.steps import AnyDelivery, InlineOutput, skip_steps
 from catbird_django.failpoints import before_commit, reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.backoff import Backoff
-from catbird_django.worker.kinds import kind_of
-from catbird_django.worker.outcome import Canceled, Completed, Failed, Outcome, Released, Skipped, failure
+from catbird_django.worker.kinds import Kind, kind_of
+from catbird_django.worker.outcome import (
+    Canceled,
+    Completed,
+    EndedEarly,
+    Failed,
+    Outcome,
+    Released,
+    Settled,
+    Skipped,
+    failure,
+)
 from catbird_django.worker.patience import Calling
 from catbird_django.worker.set_aside import LONGEST_PAUSE, SetAside, find_locked
 
@@ -109,7 +119,8 @@ class Settlement:
 
     def _settle_all(self, batch: Sequence[Outcome]) -> None:
         for alike in _alike(batch):
-            self._settle_until_taken(alike)
+            if type(alike[0]) is not Settled:
+                self._settle_until_taken(alike)
         self._unsettled = 0
         deliveries = [outcome.claim.delivery for outcome in batch]
         if self._set_aside:
@@ -140,7 +151,7 @@ class Settlement:
             self._unsettled += 1  # before it leaves the queue: the backlog must never look empty too early
             outcome = self._outcomes.popleft()
             batch.append(outcome)
-            size += len(outcome.output) if isinstance(outcome, Completed) else _size_of(outcome)
+            size += _size_of(outcome)
         return sorted(batch, key=lambda outcome: outcome.claim.run_id)  # one lock order for everyone
 
     def _settle_until_taken(self, batch: Sequence[Outcome]) -> None:
@@ -190,6 +201,23 @@ class Settlement:
             verdicts = self._settle_next(parts)
         return verdicts[0] if verdicts else None
 
+    def settle_with_its_work(self, outcome: Completed | EndedEarly) -> SettleVerdict:
+        """Settle one outcome as the last of the transaction that its handler has worked in; return what became of it.
+
+        Raises whatever the database raises: then all of that transaction is to be undone.
+        """
+        reach("before-settle")
+        if isinstance(outcome, Completed) and outcome.inline:
+            try:
+                with transaction.atomic(using=self._using):
+                    return self._settle([outcome])[0]
+            except DATABASE_TROUBLE as error:
+                if not blames_data(error):
+                    raise
+                outcome = outcome._replace(inline=())
+        with before_commit("before-settle-commit", self._using):
+            return self._settle([outcome])[0]
+
     def _settle_next(self, parts: deque[Sequence[Outcome]]) -> list[SettleVerdict]:
         """Settle the first of these parts; one that the database refuses for what is in it becomes smaller ones."""
         reach("before-settle")
@@ -213,10 +241,9 @@ class Settlement:
             self._send_words_of(deliveries)  # once the run is queued again it may be another's, and these too late
         match batch[0]:
             case Completed():
-                completions = [(outcome.claim.delivery, outcome.output) for outcome in batch]  # type: ignore[union-attr]
-                verdicts = kind.complete(
-                    completions, notify=self._notify, all_events=self._all_events, using=self._using
-                )
+                verdicts = self._complete(kind, [outcome for outcome in batch if isinstance(outcome, Completed)])
+            case EndedEarly():
+                verdicts = self._complete_early(kind, [outcome for outcome in batch if isinstance(outcome, EndedEarly)])
             case Failed():
                 failed = [outcome for outcome in batch if isinstance(outcome, Failed)]
                 failures = [(outcome.claim.delivery, outcome.error, outcome.retry_in) for outcome in failed]
@@ -232,8 +259,23 @@ class Settlement:
             case Skipped():
                 skips: list[Any] = [(outcome.claim.delivery, outcome.reason) for outcome in batch]  # type: ignore[union-attr]
                 verdicts = skip_steps(skips, notify=self._notify, using=self._using)
+            case Settled():
+                raise AssertionError("what is settled is not settled again")
         _report_stale(deliveries, verdicts)
         return verdicts
+
+    def _complete(self, kind: Kind, batch: Sequence[Completed]) -> list[SettleVerdict]:
+        completions = [(outcome.claim.delivery, outcome.output) for outcome in batch]
+        how: dict[str, Any] = {"notify": self._notify, "all_events": self._all_events, "using": self._using}
+        inline = [
+            InlineOutput(place, step, output) for place, outcome in enumerate(batch) for step, output in outcome.inline
+        ]
+        return kind.complete(completions, inline=inline, **how) if inline else kind.complete(completions, **how)
+
+    def _complete_early(self, kind: Kind, batch: Sequence[EndedEarly]) -> list[SettleVerdict]:
+        assert kind.complete_early is not None  # noqa: S101 - for the type checker: only work of flows ends them
+        endings = [(outcome.claim.delivery, outcome.output, outcome.reason) for outcome in batch]
+        return kind.complete_early(endings, notify=self._notify, using=self._using)
 
 
 def _savepoint(using: str) -> AbstractContextManager[None]:
@@ -253,9 +295,11 @@ def _alike(batch: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
 
 def _size_of(outcome: Outcome) -> int:
     match outcome:
-        case Completed(output=text) | Failed(error=text):
+        case Completed(output=text, inline=inline):
+            return len(text) + sum(len(output) for _, output in inline)
+        case EndedEarly(output=text) | Failed(error=text):
             return len(text)
-        case Released() | Canceled() | Skipped():
+        case Released() | Canceled() | Skipped() | Settled():
             return 0
 
 
@@ -269,8 +313,11 @@ def _without_poison(batch: Sequence[Outcome], error: Exception) -> list[Sequence
         logger.warning("a batch was refused, settling one by one", extra={"size": len(batch), "error": str(error)})
         return [[outcome] for outcome in batch]
     [outcome] = batch
+    if isinstance(outcome, Completed) and outcome.inline:
+        logger.warning("refused with its inline steps, these are queued", extra={"run_id": outcome.claim.run_id})
+        return [[outcome._replace(inline=())]]
     logger.error("a result cannot be stored", extra={"run_id": outcome.claim.run_id}, exc_info=error)
-    return [[failure(outcome.claim, error)]] if isinstance(outcome, Completed) else []
+    return [[failure(outcome.claim, error)]] if isinstance(outcome, Completed | EndedEarly) else []
 
 
 def _report_stale(deliveries: Sequence[AnyDelivery], verdicts: Sequence[SettleVerdict]) -> None:

@@ -15,7 +15,9 @@ from catbird_django.definitions.registry import Registry
 from catbird_django.engine import workers
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.engine.silence import calls_within
-from catbird_django.engine.steps import AnyDelivery, Claim, StepDelivery
+from catbird_django.engine.steps import AnyDelivery, Claim
+from catbird_django.engine.tasks import Delivery
+from catbird_django.worker.atomic import Transactions
 from catbird_django.worker.bell import Bell
 from catbird_django.worker.claim_loop import Calls, ClaimLoop
 from catbird_django.worker.doubts import Doubts
@@ -25,7 +27,7 @@ from catbird_django.worker.intake import Intake
 from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.leases import LeaseKeeper
 from catbird_django.worker.orders import Order, Orders
-from catbird_django.worker.outcome import Failed, Outcome, Released
+from catbird_django.worker.outcome import Failed, Outcome, Released, Settled
 from catbird_django.worker.patience import patience_of_calls, patience_of_renewals
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.recycling import Limits
@@ -111,6 +113,14 @@ class Worker:
             is_canceled=self._is_canceled,
         )
         self._doubts = Doubts(self._repertoire.allowed_failures)
+        self._settlement = Settlement(
+            using=self._using,
+            notify=settings.notify,
+            all_events=settings.events == "all",
+            settled=self._settled,
+            send_words_of=self._reports.send_words_of,
+            calling=calling,
+        )
         self._executor = Executor(
             self._repertoire.by_id,
             max_payload=settings.max_payload,
@@ -120,15 +130,8 @@ class Worker:
             doubts=self._doubts,
             run_in_process=self._processes.run,
             interrupt_grace=settings.interrupt_grace,
+            transactions=Transactions(using=self._using, settle=self._settlement.settle_with_its_work),
             left_thread=self._leave_thread,
-        )
-        self._settlement = Settlement(
-            using=self._using,
-            notify=settings.notify,
-            all_events=settings.events == "all",
-            settled=self._settled,
-            send_words_of=self._reports.send_words_of,
-            calling=calling,
         )
         self._runners = Runners(
             self._repertoire,
@@ -327,6 +330,8 @@ class Worker:
         """Take the outcome of a claim from whoever ran it."""
         if type(outcome) is Failed:
             self._doubts.failed(outcome.claim)
+        if type(outcome) is Settled:
+            self._leases.let_go([outcome.claim.delivery])  # before a renewal finds it gone
         self._settlement.add(outcome)
         if self._runners.finished(outcome.claim.handler_id):
             self._bell.ring()
@@ -354,7 +359,7 @@ class Worker:
         self._housekeeper.settled(len(deliveries))
         if self._doubts.settled(deliveries):
             self._claim_loop.look_anew()  # a circuit breaker may be open now
-        if self._repertoire.step_ids and any(type(delivery) is StepDelivery for delivery in deliveries):
+        if self._repertoire.step_ids and any(type(delivery) is not Delivery for delivery in deliveries):
             self._claim_loop.expect_more()  # the next steps may be due now
         self._settled_count += len(deliveries)
         if self._options.limits.runs is not None and self._settled_count >= self._options.limits.runs:

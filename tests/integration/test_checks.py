@@ -11,6 +11,7 @@ from catbird_django import discovery, task
 from catbird_django.checks import check_database, check_definitions, check_settings
 from catbird_django.client.flows import Flow
 from catbird_django.discovery import BrokenModule
+from catbird_django.models import TaskRun
 
 
 def ids(messages: list[Any]) -> list[str]:
@@ -158,3 +159,34 @@ def test_w002_a_flow_that_answers_failures_with_an_unknown_task() -> None:
 
     assert message.id == "catbird.W002"
     assert "on_fail of flow 'order' names 'nobody'" in message.msg
+
+
+class Elsewhere:
+    """A database router."""
+
+    def db_for_write(self, model: Any, **_: Any) -> str | None:
+        return "elsewhere" if model is TaskRun else None
+
+
+def test_w003_an_atomic_step_whose_app_writes_to_another_database(settings: Any) -> None:
+    """F22."""
+
+    def writing(module: str) -> Any:
+        def handler() -> None: ...
+
+        handler.__module__ = module
+        return handler
+
+    flow = Flow("order")
+    flow.step(name="careful", atomic=True)(writing("catbird_django.flows"))
+    flow.step(name="careless")(writing("catbird_django.flows"))
+    flow.step(name="foreign", atomic=True)(writing("nobody.flows"))
+    assert check_definitions() == []
+    settings.DATABASE_ROUTERS = ["tests.integration.test_checks.Elsewhere"]
+
+    [message] = check_definitions()
+
+    assert message.id == "catbird.W003"
+    assert (
+        "step 'careful' is atomic on database 'default', but its app writes catbird.TaskRun to another" in message.msg
+    )

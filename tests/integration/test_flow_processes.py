@@ -27,7 +27,8 @@ QUICK_RECOVERY = '{"LEASE": 1, "SWEEP_INTERVAL": 0.3, "POLL_INTERVAL": 0.3, "IDL
 def _unruly_flows(_only_the_tasks_of_the_test: None, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.unruly.settings")
-    for flow in (unruly.errand, unruly.trek):
+    monkeypatch.setenv("WORKER_PID", str(os.getpid()))
+    for flow in (unruly.errand, unruly.trek, unruly.squares):
         registry.add_flow(flow.draft)
 
 
@@ -153,3 +154,20 @@ def test_a_broken_flow_keeps_the_worker_from_starting_and_all_of_it_is_said(star
     assert "'nobody'" in output
     assert "'nowhere'" in output
     assert "Traceback" not in output
+
+
+def test_items_lists_and_inline_steps_find_their_way_to_processes_of_their_own() -> None:
+    """F6, F14, F14a, T8: an item that dies is tried again, or stands as an error in the list."""
+    run = unruly.squares.run([1, 13, -2, 3])
+    with working(concurrency=3):
+        assert run.wait(timeout=30) == "1+169+HandlerDied+9 = ? (far away)"
+
+    assert RunLog.objects.filter(run_kind="item", message="item 1").count() == 2
+
+
+def test_an_item_in_a_process_of_its_own_may_complete_the_flow_early() -> None:
+    """F16."""
+    run = unruly.squares.run([100])
+    work_off()
+
+    assert run.wait(timeout=5) == "a hundred is enough"

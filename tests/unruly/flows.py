@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from catbird_django import Cancel, Flow, Skip, StepContext
+from catbird_django import Cancel, Flow, ItemError, Skip, StepContext, complete_early
 
 errand = Flow("errand")
 
@@ -57,6 +57,30 @@ def walk(pack: str, ctx: StepContext) -> int:
 def rest(walk: int, input: str) -> int:
     _note(input, "rest")
     return walk
+
+
+squares = Flow("squares", input=list[int])
+
+
+@squares.map(over="input", isolation="process", max_retries=1, backoff=(0, 0), on_item_failure="collect")
+def square(item: int, ctx: StepContext) -> int:
+    """Square an item; die of one that is 13, once, and of a negative one always."""
+    ctx.log(f"item {ctx.index}")
+    if item < 0 or (item == 13 and ctx.attempt == 1):
+        os.abort()
+    if item == 100:
+        complete_early("a hundred is enough", "it came")
+    return item * item
+
+
+@squares.step(isolation="process")
+def written(square: list[int | ItemError]) -> str:
+    return "+".join(item.type if isinstance(item, ItemError) else str(item) for item in square)
+
+
+@squares.step(inline=True)
+def equation(written: str) -> str:
+    return f"{written} = ? ({'worker' if os.getpid() == int(os.environ['WORKER_PID']) else 'far away'})"
 
 
 def _note(place: str, step: str) -> None:

@@ -12,12 +12,14 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import django
 from asgiref.sync import ThreadSensitiveContext
 from django.db import connections
 
 from catbird_django.definitions.registry import registry
+from catbird_django.engine.items import ItemOutput
 from catbird_django.engine.reports import MAX_LINES
 from catbird_django.engine.steps import Claim
 from catbird_django.errors import UnknownName
@@ -26,9 +28,10 @@ from catbird_django.worker.executor import Executor
 from catbird_django.worker.fresh_process import die_with_parent
 from catbird_django.worker.handlers import Handler, build_handlers
 from catbird_django.worker.isolation.messages import claim_from_json, outcome_as_json
+from catbird_django.worker.item_lists import ReadItems
 from catbird_django.worker.outcome import Outcome, failure
 from catbird_django.worker.recycling import Limits
-from catbird_django.worker.step_handlers import build_step_handler
+from catbird_django.worker.step_handlers import StepHandler, build_step_handler
 from catbird_django.worker.watchdog import Watchdog
 
 FOR_EVER = timedelta(days=3660)
@@ -86,6 +89,7 @@ class Child:
             watchdog=self._watchdog,
         )
         self._claims: queue.SimpleQueue[Message | None] = queue.SimpleQueue()  # None: no more to come
+        self._lists: dict[str, list[list[Any]]] = {}  # outputs of maps that came with the claim
         self._is_busy = False
         self._is_canceled = False
         self._cancel_handler: Callable[[], object] = lambda: None
@@ -127,6 +131,7 @@ class Child:
 
     def _outcome_of(self, message: Message) -> Outcome:
         claim = claim_from_json(message["claim"])
+        self._lists = message.get("lists", {})
         try:
             return self._run(self._handler(message, claim.handler_id), claim)
         except BaseException as error:  # noqa: BLE001 - even our own mistake must not leave a claim without an outcome
@@ -150,10 +155,15 @@ class Child:
     def _handler(self, message: Message, handler_id: int) -> Handler:
         if handler_id not in self._handlers:
             if "step" in message:
-                self._handlers[handler_id] = _handler_of_step(*message["step"].split("."))
+                handler = _handler_of_step(*message["step"].split("."), read_items=self._read_items)
+                self._handlers[handler_id] = handler.knowing(message["inline"])
             else:
                 self._handlers[handler_id] = _handler_of_task(message["task"], handler_id)
         return self._handlers[handler_id]
+
+    def _read_items(self, step_run_id: int, *, after: int, limit: int) -> list[ItemOutput]:
+        outputs = self._lists[str(step_run_id)]
+        return [ItemOutput(*output) for output in outputs[after + 1 : after + 1 + limit]]
 
 
 def _handler_of_task(name: str, task_id: int) -> Handler:
@@ -166,14 +176,14 @@ def _handler_of_task(name: str, task_id: int) -> Handler:
     return build_handlers([definition], {name: task_id})[task_id]
 
 
-def _handler_of_step(flow: str, step: str) -> Handler:
+def _handler_of_step(flow: str, step: str, *, read_items: ReadItems) -> StepHandler:
     definition = registry.flows[flow].definition if flow in registry.flows else None
     if definition is None or step not in definition.steps:
         raise UnknownName(
             f"step {step!r} of flow {flow!r} is unknown in the process of its handler:"
             " it must be declared in the flows.py of an installed app"
         )
-    return build_step_handler(definition, definition.steps[step])
+    return build_step_handler(definition, definition.steps[step], read_items=read_items)
 
 
 class ChannelReporter:

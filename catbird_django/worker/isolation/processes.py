@@ -109,11 +109,12 @@ class HandlerProcesses:
 
     def run(self, handler: Handler, claim: Claim, reporter: Reporter) -> Outcome:
         """Run a handler in another process. Raise HandlerDied, HandlerTimeout or CancelRequested if that had to end."""
+        terms = handler.terms_for_another_process(claim)  # before there is a process that waits for it
         process = self._take_unless_stopping()
         if process is None:
             return Released(claim)
         try:
-            process.channel.send({"claim": claim_as_json(claim), handler.what: handler.name})
+            process.channel.send({"claim": claim_as_json(claim), handler.what: handler.name, **terms})
             answer = self._converse(process, handler, claim, reporter)
         except HungUp:
             died = process.how_it_died()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from catbird_django.engine.items import ItemClaim, ItemDelivery
 from catbird_django.engine.steps import StepClaim, StepDelivery
 from catbird_django.engine.tasks import Delivery, Lane, LaneRequest, TaskClaim
 from catbird_django.worker import intake, kinds
@@ -16,8 +17,11 @@ from catbird_django.worker.kinds import Kind, sorted_by_kind
 from catbird_django.worker.lanes import in_order
 
 OF_A_TASK = TaskClaim(1, Delivery(1, "t"), "default", 4, 0, "1", None, 1, 0, 0)
-OF_A_STEP = StepClaim(2, StepDelivery(2, "s"), "default", -4, 0, None, None, 1, 0, 0, 9, None, None)
-TASK_LANE, STEP_LANE = Lane("default", 4, 0), Lane("default", -4, 0)
+OF_A_STEP = StepClaim(2, StepDelivery(2, "s"), "default", -4, 0, None, None, 1, 0, 0, 9, None, None, None)
+OF_A_MAP = ItemClaim(
+    5, ItemDelivery(5, "i"), "default", -7, 0, None, None, 1, 0, 0, 9, None, None, None, 2, 0, "1", False
+)
+TASK_LANE, STEP_LANE, ITEM_LANE = Lane("default", 4, 0), Lane("default", -4, 0), Lane("default", -7, 0)
 
 
 class Handlers:
@@ -27,6 +31,11 @@ class Handlers:
         self.task_ids, self.step_ids = task_ids, step_ids
 
     def find_new_steps(self, added: Any) -> None: ...
+
+    def kind_of(self, handler_id: int) -> Kind:
+        if handler_id > 0:
+            return kinds.TASKS
+        return kinds.ITEMS if handler_id == ITEM_LANE.handler_id else kinds.STEPS
 
 
 class NoCapacities:
@@ -68,9 +77,11 @@ def test_lanes_are_found_in_one_call_whatever_the_kinds(
     assert calls == asked
 
 
-def patched(monkeypatch: pytest.MonkeyPatch, *, of_tasks: Any, of_steps: Any, call: str) -> list[Any]:
+def patched(
+    monkeypatch: pytest.MonkeyPatch, *, of_tasks: Any, of_steps: Any, of_items: Any = None, call: str
+) -> list[Any]:
     calls: list[Any] = []
-    for name, answer in (("TASKS", of_tasks), ("STEPS", of_steps)):
+    for name, answer in (("TASKS", of_tasks), ("STEPS", of_steps), ("ITEMS", of_items)):
         known: Kind = getattr(kinds, name)
         values = {field: getattr(known, field) for field in known.__dataclass_fields__}
         monkeypatch.setattr(kinds, name, Kind(**{**values, call: kind(name, answer, calls)}))
@@ -78,11 +89,11 @@ def patched(monkeypatch: pytest.MonkeyPatch, *, of_tasks: Any, of_steps: Any, ca
 
 
 def test_each_kind_is_asked_for_its_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = patched(monkeypatch, of_tasks=[OF_A_TASK], of_steps=[OF_A_STEP], call="claim")
-    step, one = LaneRequest(STEP_LANE, 0, 2), LaneRequest(TASK_LANE, 0, 1)
+    calls = patched(monkeypatch, of_tasks=[OF_A_TASK], of_steps=[OF_A_STEP], of_items=[OF_A_MAP], call="claim")
+    step, one, items = (LaneRequest(lane, 0, 2) for lane in (STEP_LANE, TASK_LANE, ITEM_LANE))
 
-    assert intake_of([4], [4]).claim([step, one]) == [OF_A_STEP, OF_A_TASK]
-    assert calls == [("STEPS", [step]), ("TASKS", [one])]
+    assert intake_of([4], [4, 7]).claim([step, items, one]) == [OF_A_STEP, OF_A_MAP, OF_A_TASK]
+    assert calls == [("STEPS", [step]), ("ITEMS", [items]), ("TASKS", [one])]
 
 
 def test_what_one_kind_gave_is_kept_when_the_other_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,11 +125,12 @@ def test_claims_of_two_kinds_are_begun_in_the_order_of_their_lanes() -> None:
 
 
 def test_deliveries_are_told_apart_by_their_type_and_sorted() -> None:
-    """One lock order for everyone."""
-    mixed = {Delivery(3, "a"), StepDelivery(2, "b"), Delivery(1, "c"), StepDelivery(1, "d")}
+    """One lock order for everyone (R6)."""
+    mixed = {Delivery(3, "a"), ItemDelivery(1, "e"), StepDelivery(2, "b"), Delivery(1, "c"), StepDelivery(1, "d")}
 
     assert list(sorted_by_kind(mixed)) == [
         (kinds.TASKS, [Delivery(1, "c"), Delivery(3, "a")]),
         (kinds.STEPS, [StepDelivery(1, "d"), StepDelivery(2, "b")]),
+        (kinds.ITEMS, [ItemDelivery(1, "e")]),
     ]
     assert list(sorted_by_kind([])) == []

@@ -8,7 +8,8 @@ import pytest
 
 from catbird_django import Flow, task
 from catbird_django.definitions.registry import registry
-from catbird_django.engine.steps import StepKey
+from catbird_django.engine.items import read_items
+from catbird_django.engine.steps import StepKey, StoredStep
 from catbird_django.worker import repertoire
 from catbird_django.worker.handlers import build_handlers
 from catbird_django.worker.repertoire import FIND_STEPS_EVERY, Repertoire
@@ -20,11 +21,16 @@ class Stored:
 
     def __init__(self) -> None:
         self.ids: dict[int, StepKey] = {}
+        self.inline: dict[int, set[str]] = {}  # of versions, which are the tens of the ids
         self.asked = 0
 
-    def find(self, keys: list[StepKey], *, using: str) -> dict[int, StepKey]:
+    def find(self, keys: list[StepKey], *, using: str) -> list[StoredStep]:
         self.asked += 1
-        return {step_id: key for step_id, key in self.ids.items() if key in keys}
+        return [
+            StoredStep(step_id, step_id // 10, key.step in self.inline.get(step_id // 10, ()), key)
+            for step_id, key in self.ids.items()
+            if key in keys
+        ]
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def test_versions_of_a_step_are_one_handler_with_one_concurrency(stored: Stored)
     @flow.step(concurrency=2)
     def only(input: int) -> int: ...
 
-    steps = build_step_handlers([flow.definition])
+    steps = build_step_handlers([flow.definition], read_items=read_items)
     [key] = steps
     stored.ids = {3: key, 8: key}
     known = Repertoire({}, steps, using="default")
@@ -67,7 +73,7 @@ def test_a_version_that_comes_later_is_found_after_a_while_and_counts_with_the_f
     @flow.step(concurrency=1)
     async def only(input: int) -> int: ...
 
-    steps = build_step_handlers([flow.definition])
+    steps = build_step_handlers([flow.definition], read_items=read_items)
     [key] = steps
     stored.ids = {3: key}
     clock = Clock()
@@ -100,3 +106,23 @@ def test_who_has_no_flows_never_asks_for_steps(stored: Stored) -> None:
 
     assert stored.asked == 0
     assert (known.task_ids, known.step_ids, known.names) == ([1], [], ["mail"])
+
+
+def test_in_each_version_only_its_own_inline_steps_run_with_a_step(stored: Stored) -> None:
+    """F6, F21: in the others they are something else, or are not there."""
+    flow = Flow("order")
+
+    @flow.step
+    def start() -> int: ...
+
+    @flow.step(inline=True)
+    def after(start: int) -> int: ...
+
+    steps = build_step_handlers([flow.definition], read_items=read_items)
+    keys = {key.step: key for key in steps}
+    stored.ids = {11: keys["start"], 12: keys["after"], 21: keys["start"], 31: keys["start"], 32: keys["after"]}
+    stored.inline = {1: {"after"}}
+    known = Repertoire({}, steps, using="default")
+
+    follow = {number: [one.name for one in known.by_id[-number].inline] for number in (11, 21, 31)}
+    assert follow == {11: ["after"], 21: [], 31: []}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from catbird_django import Flow, Optional, StepContext
-from catbird_django.client.context import NobodyListens
 from catbird_django.definitions.registry import Registry, registry
-from catbird_django.engine.steps import StepClaim, StepDelivery
 from catbird_django.errors import DefinitionError, PayloadError, UnknownName
-from catbird_django.worker.step_handlers import StepHandler, build_step_handlers, parts_of, runnable_flows
+from catbird_django.worker.step_arguments import parts_of
+from catbird_django.worker.step_handlers import runnable_flows
+from tests.unit.worker.claims import arguments, handler_of, step_claim
 
 
 @pytest.fixture(autouse=True)
@@ -20,32 +20,6 @@ def _only_these() -> Any:
     with registry.isolated():
         registry.flows.clear()
         yield
-
-
-def claim(**values: Any) -> StepClaim:
-    given = {"input": None, "outputs": None, "signal": None, "headers": None, **values}
-    return StepClaim(
-        run_id=7,
-        delivery=StepDelivery(7, "token"),
-        queue="default",
-        handler_id=-3,
-        priority=0,
-        delivery_count=1,
-        failure_count=0,
-        lost_count=0,
-        flow_run_id=5,
-        **given,
-    )
-
-
-def handler_of(flow: Flow[Any, Any], step: str) -> StepHandler:
-    handlers = build_step_handlers([flow.definition])
-    return next(handler for key, handler in handlers.items() if key.step == step)
-
-
-def arguments(handler: StepHandler, held: StepClaim) -> dict[str, Any]:
-    [by_keyword] = handler.arguments(held, lambda _: NobodyListens())
-    return by_keyword
 
 
 @pytest.mark.parametrize(
@@ -80,13 +54,13 @@ def test_a_step_is_given_each_thing_it_names() -> None:
     def third(*, other: Optional[int]) -> int: ...
 
     given = arguments(
-        handler_of(flow, "second"), claim(input="1", outputs='{"first": 2}', signal="3", headers='{"a": 1}')
+        handler_of(flow, "second"), step_claim(input="1", outputs='{"first": 2}', signal="3", headers='{"a": 1}')
     )
     ctx = given.pop("ctx")
     assert given == {"input": 1, "first": 2, "signal": 3}
     assert (ctx.run_id, ctx.flow, ctx.step, ctx.attempt, ctx.headers) == (5, "order", "second", 1, {"a": 1})
-    assert arguments(handler_of(flow, "third"), claim(outputs="{}")) == {"other": Optional()}
-    assert arguments(handler_of(flow, "third"), claim(outputs='{"second": 4, "x": 1}')) == {"other": Optional(4)}
+    assert arguments(handler_of(flow, "third"), step_claim(outputs="{}")) == {"other": Optional()}
+    assert arguments(handler_of(flow, "third"), step_claim(outputs='{"second": 4, "x": 1}')) == {"other": Optional(4)}
 
 
 def test_what_no_longer_fits_its_type_is_named() -> None:
@@ -99,7 +73,7 @@ def test_what_no_longer_fits_its_type_is_named() -> None:
     def second(first: int) -> int: ...
 
     with pytest.raises(PayloadError, match="first"):
-        arguments(handler_of(flow, "second"), claim(outputs='{"first": "two"}'))
+        arguments(handler_of(flow, "second"), step_claim(outputs='{"first": "two"}'))
 
 
 def test_everything_that_is_wrong_with_all_flows_is_said_at_once() -> None:

@@ -9,13 +9,13 @@
 -- Locks: flow runs by id, then step runs by id, then as `sql/readiness.sql`; claims skip what is locked and wait for nobody.
 
 -- Which of these steps, given by flow, step and fingerprint, are stored: one row per version that has a step of that name
--- which is called in the same way.
+-- which is called in the same way. is_inline: whether it is an inline step there.
 CREATE OR REPLACE FUNCTION cb_find_steps(p_flows text[], p_steps text[], p_fingerprints text[])
-RETURNS TABLE (step_id bigint, place integer)
+RETURNS TABLE (step_id bigint, flow_id bigint, is_inline boolean, place integer)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
-    SELECT step.id, given.place::integer
+    SELECT step.id, step.flow_id, step.is_inline, given.place::integer
     FROM unnest(p_flows, p_steps, p_fingerprints) WITH ORDINALITY AS given (flow, step, fingerprint, place)
     JOIN cb_flows AS flow ON flow.name = given.flow
     JOIN cb_steps AS step ON step.flow_id = flow.id AND step.name = given.step AND step.fingerprint = given.fingerprint
