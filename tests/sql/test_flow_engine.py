@@ -222,7 +222,7 @@ def test_a_claim_that_is_reported_twice_in_a_batch_counts_once():
     assert sorted(verdicts) == [SettleVerdict.COMPLETED, SettleVerdict.STALE, SettleVerdict.STALE]
     assert steps.complete_steps([(delivery, "3")], notify=False, using=USING) == [SettleVerdict.STALE]
     counts = Readiness.objects.filter(flow_run=run).values_list("step__name", "completed_count")
-    assert dict(counts) == {"b": 1, "c": 1, None: 0}
+    assert dict(counts) == {"a": 0, "b": 1, "c": 1, None: 0}
 
 
 def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_has_stopped():
