@@ -88,6 +88,11 @@ class RunHandle(Generic[O]):
         self._using = using or get_settings().database
         self._definition = definition
 
+    @property
+    def using(self) -> str:
+        """The alias of the database that the run is in."""
+        return self._using
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._definition.name if self._definition else 'run'} {self.id}>"
 

@@ -67,16 +67,16 @@ def reset_connections() -> None:
     if not _here.opened:
         return  # asking Django for this thread's connections takes longer than a small handler
     for connection in connections.all(initialized_only=True):
-        if _here.is_distrusted or _is_spoiled(connection):
-            _give_up(connection)
+        if _here.is_distrusted or has_open_transaction(connection) or connection.alias in _here.changed:
+            give_up(connection)
         else:
             connection.close_if_unusable_or_obsolete()
     _here.is_distrusted = False
 
 
-def _is_spoiled(connection: BaseDatabaseWrapper) -> bool:
-    """Whether the next handler would meet on it what this one has left."""
-    if connection.in_atomic_block or connection.alias in _here.changed:
+def has_open_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction is under way on it, or the next statement would begin one."""
+    if connection.in_atomic_block:
         return True
     driver = connection.connection
     if driver is None:
@@ -93,7 +93,14 @@ def distrust_connections() -> None:
     _here.is_distrusted = True
 
 
-def _give_up(connection: BaseDatabaseWrapper) -> None:
+def has_failed_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the transaction on it has met an error, so that the server refuses everything but to roll it back."""
+    driver = connection.connection
+    return isinstance(driver, psycopg.Connection) and driver.info.transaction_status == TransactionStatus.INERROR
+
+
+def give_up(connection: BaseDatabaseWrapper) -> None:
+    """Close this thread's connection and forget it, whatever state it is in."""
     connection.close()
     _here.changed.discard(connection.alias)
     # Inside atomic() Django keeps the closed connection, to refuse further queries. Forget the whole wrapper.

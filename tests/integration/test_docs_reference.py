@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from django.core.management import BaseCommand, get_commands, load_command_class
 
-from catbird_django import FlowHandle, conf
+from catbird_django import FlowHandle, conf, testing
 from catbird_django.client.options import CommonOptions, FlowRunOptions
 from catbird_django.definitions.flow_options import FlowOptions, MapOptions, ReduceOptions, StepOptions
 from catbird_django.definitions.signal import Signal
@@ -96,6 +96,13 @@ def test_every_option_verdict_and_call_of_a_run_of_a_flow_is_listed(heading: str
     [section] = re.findall(rf"^## {heading}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
 
     assert set(re.findall(r"^\| `(\w+)", section, re.MULTILINE)) == names
+
+
+def test_every_name_of_the_test_kit_is_listed():
+    listed = {re.split(r"\W", cells[0].strip("`"))[0] for cells in rows_of("testing.md")}
+
+    assert listed == set(testing.__all__)
+    assert {name for name in testing.__all__ if not hasattr(testing, name)} == set()
 
 
 def test_every_command_is_described():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from catbird_django import PayloadError, SignalRefused
+from catbird_django import PayloadError, SignalRefused, testing
 from catbird_django.models import FlowRun, SignalDelivery
 from catbird_django.statuses import FlowStatus, StepStatus
 from tests.examples import CHECKOUT, importing_from
@@ -72,6 +72,17 @@ def test_a_cheap_order_asks_nobody(flows: Any, desk: Any, work_until_idle: Any) 
     assert desk.decide(handle.id, by="kim", ok=True) == "the step no longer waits for it"
     assert desk.place(flows.Order(id=3, total=5.0), by="ada").id == handle.id
     assert FlowRun.objects.get().started_by == "ada"
+
+
+def test_the_page_about_tests_quotes_what_an_assertion_says(flows: Any) -> None:
+    page = (CHECKOUT / "docs" / "howto" / "testing.md").read_text()
+    run = flows.orders.run(flows.Order(id=2, total=5000.0))
+    testing.work_until_idle()
+
+    with pytest.raises(AssertionError) as assertion:
+        testing.assert_completed(run)
+
+    assert f"AssertionError: {assertion.value}".replace(f"order {run.id}>", "order 2>") in page
 
 
 def test_the_tutorial_quotes_what_is_said(flows: Any, work_until_idle: Any) -> None:

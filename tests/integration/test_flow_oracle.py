@@ -11,14 +11,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import connection
 
-from catbird_django import FlowHandle, SignalRefused
+from catbird_django import Flow, FlowHandle, SignalRefused
 from catbird_django.conf import get_settings
 from catbird_django.definitions.registry import registry
 from catbird_django.engine.doctor import examine
@@ -27,6 +31,8 @@ from catbird_django.statuses import TERMINAL_STATUSES, SignalVerdict
 from tests.oracle.flows import Decision, declare
 from tests.oracle.interpreter import Expectation, interpret
 from tests.oracle.shapes import FlowShape, random_flow
+from tests.support import until
+from tests.support import working as worker_threads
 
 ROOT = Path(__file__).parents[2]
 FLOWS = int(os.environ.get("ORACLE_FLOWS", "60"))
@@ -97,9 +103,72 @@ def test_random_flows_end_as_they_must_though_workers_are_killed(database_url: s
             give_signals_and_kill(waiting, shapes, handles, workers, chance)
 
         differences = [difference for seed in shapes for difference in compare(shapes[seed], handles[seed].id)]
+    print(f"{FLOWS} flows, {workers.kills} workers killed, {len(differences)} differences")  # shown with -s
     assert differences == []
     assert workers.kills > 0
     assert what_the_doctor_says() == []
+
+
+FAULTS = {
+    "steps run without what they need": (
+        "dependency",
+        "_cb_lacks_a_dependency(p_flow_run_id bigint, p_step_id bigint) RETURNS boolean",
+        "SELECT false",
+    ),
+    "every condition holds": (
+        "condition",
+        "_cb_evaluate_condition(p_tree jsonb, p_values jsonb) RETURNS TABLE (verdict boolean, error text)",
+        "SELECT true, NULL::text",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_engine_with_a_fault_is_found_out(fault: str) -> None:
+    """The comparison can fail: it has nothing to say of these flows, and a lot once the fault is there."""
+    reason, function, body = FAULTS[fault]
+    seeds = [
+        seed for seed in range(FLOWS) if reason in {end.reason for end in interpret(random_flow(seed)).steps.values()}
+    ]
+    with registry.isolated():
+        flows = {seed: declare(random_flow(seed)) for seed in seeds[:5]}
+        assert differences_of(flows) == []
+
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_get_functiondef(%s::regproc)", [function.partition("(")[0]])
+            [as_it_was] = cursor.fetchone()
+            cursor.execute(f"CREATE OR REPLACE FUNCTION {function} LANGUAGE sql AS $$ {body} $$")
+            try:
+                assert differences_of(flows) != []
+            finally:
+                cursor.execute(as_it_was)
+
+
+def differences_of(flows: dict[int, Flow[Any, Any]]) -> list[str]:
+    """Run flows once each, with their signals, by a worker of this process."""
+    shapes = {seed: random_flow(seed) for seed in flows}
+    handles = {seed: flow.run(shapes[seed].input) for seed, flow in flows.items()}
+    for seed, shape in shapes.items():
+        for name in shape.decisions:
+            give_signal(handles[seed], name, shape)
+    with worker_threads(concurrency=4, sweep_interval=timedelta(seconds=0.1)):
+        until(lambda: not FlowRun.objects.live().exists(), seconds=60)
+    return [difference for seed in shapes for difference in compare(shapes[seed], handles[seed].id)]
+
+
+def test_the_random_flows_have_everything_in_them() -> None:
+    """Every way in which a step can end, and everything that it can wait for."""
+    shapes = [random_flow(seed) for seed in range(60)]
+    ends = Counter(f"{end.status} {end.reason}".strip() for shape in shapes for end in interpret(shape).steps.values())
+    steps = [step for shape in shapes for step in shape.steps]
+
+    reasons = ("condition", "dependency", "handler", "exhausted")
+    assert min(ends[end] for end in ("completed", "failed", "never", *(f"skipped {reason}" for reason in reasons))) >= 5
+    assert Counter(interpret(shape).status for shape in shapes).keys() == {"completed", "failed"}
+    assert sum(step.has_signal for step in steps) >= 50
+    assert sum("signal" in (step.condition or "") for step in steps) >= 5
+    assert sum(0 < step.failures <= step.max_retries for step in steps) >= 20
+    assert {step.on_unmet for step in steps} == {"skip", "skip_downstream", "fail"}
 
 
 def give_signals_and_kill(

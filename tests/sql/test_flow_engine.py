@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
@@ -183,8 +184,6 @@ def test_a_step_that_is_skipped_when_exhausted_lets_the_run_go_on():
     )
     error = json.dumps({"type": "ValueError", "message": "no", "traceback": ""})
     first = claim()["a"]
-    from datetime import timedelta
-
     assert steps.fail_steps([(first.delivery, error, timedelta(0))], notify=False, using=USING) == [
         SettleVerdict.RETRYING
     ]
@@ -211,6 +210,19 @@ def test_one_stale_claim_in_a_batch_across_runs_disturbs_nobody():
 
     assert verdicts == [SettleVerdict.COMPLETED, SettleVerdict.STALE, SettleVerdict.COMPLETED]
     assert [ended(run).status for run in runs] == ["completed", "started", "completed"]
+
+
+def test_a_claim_that_is_reported_twice_in_a_batch_counts_once():
+    """F4, R5: also when its step is counted for by two others."""
+    run = start(plan("twice", {"name": "a"}, {"name": "b", "needs": ["a"]}, {"name": "c", "needs": ["a", "b"]}))
+    delivery = claim()["a"].delivery
+
+    verdicts = steps.complete_steps([(delivery, "1"), (delivery, "2"), (delivery, "1")], notify=False, using=USING)
+
+    assert sorted(verdicts) == [SettleVerdict.COMPLETED, SettleVerdict.STALE, SettleVerdict.STALE]
+    assert steps.complete_steps([(delivery, "3")], notify=False, using=USING) == [SettleVerdict.STALE]
+    counts = Readiness.objects.filter(flow_run=run).values_list("step__name", "completed_count")
+    assert dict(counts) == {"a": 0, "b": 1, "c": 1, None: 0}
 
 
 def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_has_stopped():
