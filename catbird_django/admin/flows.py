@@ -16,7 +16,7 @@ from catbird_django.admin.read_only import ReadOnlyAdmin
 from catbird_django.conf import get_settings
 from catbird_django.models import Flow, FlowRun
 from catbird_django.monitoring import queries
-from catbird_django.monitoring.durations import in_words
+from catbird_django.monitoring.durations import in_one_unit
 from catbird_django.monitoring.figures import RECENT, recent_flow_counts
 from catbird_django.monitoring.graph.flow_view import view_of_flow
 from catbird_django.monitoring.graph.svg import render_svg
@@ -124,9 +124,9 @@ class FlowAdmin(ReadOnlyAdmin):
     @admin.display(description=_("retention"))
     def retention_text(self, flow: Flow) -> str:
         if flow.retention is not None:
-            return in_words(flow.retention)
+            return in_one_unit(flow.retention)
         usual = get_settings().retention
-        return _now("as usual: %(duration)s") % {"duration": _now("for ever") if usual is None else in_words(usual)}
+        return _now("as usual: %(duration)s") % {"duration": _now("for ever") if usual is None else in_one_unit(usual)}
 
     @admin.display(description=_("recent runs"))
     def recent_runs(self, flow: Flow) -> SafeString:
@@ -162,4 +162,4 @@ def _step_cells(step: StepPlan) -> list[object]:
 
 
 def _in_words(duration: timedelta | None) -> str:
-    return EMPTY if duration is None else in_words(duration)
+    return EMPTY if duration is None else in_one_unit(duration)

@@ -16,7 +16,7 @@ from catbird_django.admin.read_only import ReadOnlyAdmin
 from catbird_django.conf import get_settings
 from catbird_django.models import Task, TaskRun
 from catbird_django.monitoring import queries
-from catbird_django.monitoring.durations import in_words
+from catbird_django.monitoring.durations import in_one_unit
 from catbird_django.monitoring.figures import RECENT, open_or_closed, recent_counts
 from catbird_django.monitoring.json_text import condition_in_words
 from catbird_django.monitoring.payloads import with_schema_text
@@ -116,9 +116,9 @@ class TaskAdmin(ReadOnlyAdmin):
     @admin.display(description=_("retention"))
     def retention_text(self, task: Task) -> str:
         if task.retention is not None:
-            return in_words(task.retention)
+            return in_one_unit(task.retention)
         usual = get_settings().retention
-        return _now("as usual: %(duration)s") % {"duration": _now("for ever") if usual is None else in_words(usual)}
+        return _now("as usual: %(duration)s") % {"duration": _now("for ever") if usual is None else in_one_unit(usual)}
 
     @admin.display(description=_("circuit breaker"))
     def breaker_state(self, task: Task) -> SafeString | str:

@@ -72,3 +72,5 @@ def test_every_page_of_flows_is_shown_without_a_complaint(page: Page, waiting: F
         page.goto(url)
         page.wait_for_load_state("networkidle")
         take(page, f"{theme}-{name}")
+        for picture in page.locator(".catbird-picture").all():
+            assert picture.evaluate("one => one.scrollWidth <= one.clientWidth"), "the picture is cut"

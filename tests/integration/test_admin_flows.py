@@ -84,7 +84,7 @@ def test_the_page_of_a_flow_has_its_picture_its_steps_and_its_types(client: Clie
     """U2."""
     page = shown(client, page_url(waiting.flow))
 
-    assert '<svg xmlns="http://www.w3.org/2000/svg" class="catbird-graph"' in page
+    assert '<svg xmlns="http://www.w3.org/2000/svg" class="catbird-graph graph-shrinks"' in page
     assert "yes: it is what is run by name" in page
     said = texts(page)
     assert "validate.total gt 1000" in said
@@ -142,7 +142,7 @@ def test_the_page_of_a_run_says_why_it_waits_and_how_its_steps_are(client: Clien
     assert "waiting for a signal" in said
     assert "red" in said
     assert "ada" in said
-    assert 'class="catbird-graph"' in page
+    assert 'class="catbird-graph graph-shrinks"' in page
 
 
 def test_the_page_shows_what_each_step_received_and_returned(client: Client, waiting: FlowRun) -> None:

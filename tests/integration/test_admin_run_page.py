@@ -174,7 +174,7 @@ def test_the_page_of_a_task_says_how_it_runs(client: Client) -> None:
 
     page = shown(client, page_url(task))
 
-    for expected in ("input.amount gte 10", page_url(undo), "timeout = 30.0", "3 d 0 h", "open until", "7 failures"):
+    for expected in ("input.amount gte 10", page_url(undo), "timeout = 30.0", "3 d<", "open until", "7 failures"):
         assert expected in page
 
 

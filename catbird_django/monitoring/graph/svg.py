@@ -12,6 +12,8 @@ from catbird_django.monitoring.graph.layout import Direction, Layout, Link, Node
 from catbird_django.monitoring.graph.view import EdgeKind, GraphView, NodeView, Shape
 from catbird_django.monitoring.graph.xml_text import Attribute, Xml, element, number
 
+SHRINKABLE = 1100  # a wider picture would have to be shrunk so far that its words could not be read
+
 
 def render_svg(view: GraphView, *, direction: Direction = Direction.LEFT_TO_RIGHT) -> str:
     """Draw for a page that has the style sheet. Everything in it is escaped."""
@@ -49,7 +51,7 @@ def _root_attributes(view: GraphView, layout: Layout) -> dict[str, Attribute]:
     width, height = max(layout.width, legend_width), layout.height + legend_height
     return {
         "xmlns": "http://www.w3.org/2000/svg",
-        "class": "catbird-graph",
+        "class": "catbird-graph graph-shrinks" if width <= SHRINKABLE else "catbird-graph",
         "viewBox": f"0 0 {number(width)} {number(height)}",
         "width": width,
         "height": height,

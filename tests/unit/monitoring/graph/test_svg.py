@@ -230,3 +230,13 @@ def test_heads_point_where_the_picture_leads(direction: Direction) -> None:
         (x, y), *corners = [tuple(map(float, point.split())) for point in re.findall(r"[ML]([\d. -]+)", head)]
         along = 0 if direction is Direction.LEFT_TO_RIGHT else 1
         assert all(corner[along] == (x, y)[along] - 8 for corner in corners)
+
+
+@pytest.mark.parametrize(("count", "shrinks"), [(2, True), (12, False)])
+def test_only_a_picture_that_stays_readable_is_shrunk_to_its_page(count: int, shrinks: bool) -> None:
+    nodes = tuple(NodeView(id=f"s{number}", label=f"s{number}", kind="step") for number in range(count))
+    edges = tuple(EdgeView(source=f"s{number}", target=f"s{number + 1}") for number in range(count - 1))
+
+    picture = ET.fromstring(render_svg(replace(VIEW, nodes=nodes, edges=edges)))
+
+    assert ("graph-shrinks" in picture.attrib["class"]) is shrinks
