@@ -65,7 +65,8 @@ class ItemClaim(NamedTuple):
     lists: JsonText | None
     """Of the maps before it whose items it takes as a list: their step runs, by name."""
     step_run_id: int
-    index: int
+    place: int
+    """The index of the item, from 0."""
     item: JsonText
     is_error: bool
     """Whether it is the error of an item that failed, of a map that went on without it."""
@@ -78,7 +79,8 @@ class ItemClaim(NamedTuple):
 class ItemOutput(NamedTuple):
     """What an item of a completed map has given."""
 
-    index: int
+    place: int
+    """The index of the item, from 0."""
     value: JsonText
     is_error: bool
     """Whether it failed, and the value tells how."""
@@ -115,12 +117,10 @@ _STEP_RUN, _IS_FIRST = 14, 18
 
 def _claim(row: tuple[Any, ...], first: tuple[Any, ...]) -> ItemClaim:
     """Make a claim of a row; what all items of a map have in common is in the row of the first of them."""
-    run_id, token, queue, handler_id, priority, _, _, *counts, flow_run_id, _, _, _, step_run_id, index, item, is_error, _ = row
-    _, _, _, _, _, value, headers, *_, outputs, signal, lists, _, _, _, _, _ = first
-    return ItemClaim(
-        run_id, ItemDelivery(run_id, token), queue, handler_id, priority, value, headers, *counts, flow_run_id, outputs,
-        signal, lists, step_run_id, index, item, is_error,
-    )
+    run_id, token, queue, handler_id, priority = row[:5]
+    value, headers = first[5:7]
+    its_own = (run_id, ItemDelivery._make((run_id, token)), queue, handler_id, priority)
+    return ItemClaim._make((*its_own, value, headers, *row[7:11], *first[11:14], *row[14:18]))
 
 
 def complete_items(
@@ -130,7 +130,9 @@ def complete_items(
     ids, tokens = columns([delivery for delivery, _ in completions], 2)
     outputs = [output for _, output in completions]
     return _verdicts(
-        COMPLETE.rows(using, item_ids=ids, delivery_tokens=tokens, outputs=outputs, notify=notify, all_events=all_events)
+        COMPLETE.rows(
+            using, item_ids=ids, delivery_tokens=tokens, outputs=outputs, notify=notify, all_events=all_events
+        )
     )
 
 
@@ -142,7 +144,9 @@ def complete_items_early(
     outputs = [output for _, output, _ in endings]
     reasons = [reason for _, _, reason in endings]
     return _verdicts(
-        COMPLETE_EARLY.rows(using, item_ids=ids, delivery_tokens=tokens, outputs=outputs, reasons=reasons, notify=notify)
+        COMPLETE_EARLY.rows(
+            using, item_ids=ids, delivery_tokens=tokens, outputs=outputs, reasons=reasons, notify=notify
+        )
     )
 
 

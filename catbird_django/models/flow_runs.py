@@ -210,7 +210,9 @@ class StepRun(models.Model):
     items_failed = models.IntegerField(_("items failed"), db_default=0)
     items_canceled = models.IntegerField(_("items canceled"), db_default=0)
     items_ended_from = models.IntegerField(
-        _("items ended from"), null=True, help_text=_("While its run is being ended: none from this index on is queued.")
+        _("items ended from"),
+        null=True,
+        help_text=_("While its run is being ended: none from this index on is queued."),
     )
     signaled_at = models.DateTimeField(_("signaled at"), null=True, help_text=_("When its signal requirement was met."))
     queued_at = models.DateTimeField(_("queued at"), null=True, help_text=_("When everything it needs was there."))

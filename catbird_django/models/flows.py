@@ -57,7 +57,9 @@ class Step(models.Model):
     )
     dependency_count = models.IntegerField(_("dependencies"), db_default=0)
     required_count = models.IntegerField(_("requirements"), db_default=0)
-    over = models.TextField(_("over"), db_default="", help_text=_("What a map or reduce goes over: a step, or the input."))
+    over = models.TextField(
+        _("over"), db_default="", help_text=_("What a map or reduce goes over: a step, or the input.")
+    )
     max_failed_items = models.IntegerField(
         _("failed items allowed"), null=True, db_default=0, help_text=_("Of a map; empty: all of them may fail.")
     )

@@ -124,7 +124,8 @@ class Item(models.Model):
                 name="cb_items_terminal_means_finished",
             ),
             models.CheckConstraint(
-                condition=~Q(status=ItemStatus.COMPLETED) | Q(output__isnull=False), name="cb_items_completed_has_output"
+                condition=~Q(status=ItemStatus.COMPLETED) | Q(output__isnull=False),
+                name="cb_items_completed_has_output",
             ),
             models.CheckConstraint(
                 condition=~Q(status=ItemStatus.FAILED) | Q(error__isnull=False), name="cb_items_failed_has_error"

@@ -224,7 +224,7 @@ class Executor:
         # What is tried again is worth a line; what has failed for good, its traceback.
         details: dict[str, Any] = {handler.what: handler.name, "run_id": claim.run_id, "attempt": claim.attempt}
         if isinstance(claim, ItemClaim):
-            details["index"] = claim.index
+            details["index"] = claim.place
         if retry_in is None:
             logger.error(f"{handler.what} failed", extra=details, exc_info=error)
         else:

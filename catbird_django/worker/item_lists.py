@@ -52,7 +52,7 @@ class Pages:
         except DATABASE_TROUBLE as error:
             raise Unread(str(error)) from error
         if page:
-            self._after = page[-1].index
+            self._after = page[-1].place
             largest = max(len(output.value) for output in page)
             self._limit = max(1, min(5 * self._limit, LARGEST_PAGE, MOST_CHARACTERS // max(1, largest)))
         return page
@@ -97,7 +97,7 @@ def decode_items(element: Any, *, name: str) -> Decode:
     def value_of(output: ItemOutput) -> Any:
         if output.is_error:
             return error_from(output.value)
-        return decode(output.value, name=f"{name}[{output.index}]")
+        return decode(output.value, name=f"{name}[{output.place}]")
 
     return value_of
 

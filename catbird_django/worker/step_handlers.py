@@ -54,7 +54,7 @@ class StepHandler(Handler):
             run_id=claim.flow_run_id,
             flow=self.flow,
             step=self.step,
-            index=claim.index if isinstance(claim, ItemClaim) else None,
+            index=claim.place if isinstance(claim, ItemClaim) else None,
             queue=claim.queue,
             attempt=claim.attempt,
             headers=json.loads(claim.headers) if claim.headers else {},

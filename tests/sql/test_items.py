@@ -47,9 +47,7 @@ def pass_time(**how_long: float) -> None:
 
 
 def tick_once() -> tick.Tick:
-    return tick.tick(
-        register_worker(), hold=timedelta(0), limit=1000, cancel_grace=timedelta(seconds=30), using=USING
-    )
+    return tick.tick(register_worker(), hold=timedelta(0), limit=1000, cancel_grace=timedelta(seconds=30), using=USING)
 
 
 def test_a_map_over_the_input_gives_the_outputs_in_the_order_of_the_elements() -> None:
@@ -58,7 +56,11 @@ def test_a_map_over_the_input_gives_the_outputs_in_the_order_of_the_elements() -
     assert map_run(run).status == StepStatus.WAITING_FOR_ITEMS
 
     claims = claim_items()
-    assert [(one.index, one.item, one.is_error) for one in claims] == [(0, "5", False), (1, "6", False), (2, "7", False)]
+    assert [(one.place, one.item, one.is_error) for one in claims] == [
+        (0, "5", False),
+        (1, "6", False),
+        (2, "7", False),
+    ]
     for one in reversed(claims):
         assert complete_items([one]) == [COMPLETED]
 
@@ -195,8 +197,8 @@ def test_a_step_behind_a_map_is_told_where_its_items_are() -> None:
     total = claim()["total"]
     assert (total.lists, total.outputs) == (json.dumps({"double": map_run(run).pk}), "{}")
     first = items.read_items(map_run(run).pk, limit=2, using=USING)
-    rest = items.read_items(map_run(run).pk, after=first[-1].index, limit=2, using=USING)
-    assert [(one.index, one.value, one.is_error) for one in first + rest] == [
+    rest = items.read_items(map_run(run).pk, after=first[-1].place, limit=2, using=USING)
+    assert [(one.place, one.value, one.is_error) for one in first + rest] == [
         (0, "2", False),
         (1, "4", False),
         (2, "6", False),
@@ -325,7 +327,11 @@ def test_so_many_failures_are_tolerated_and_no_more() -> None:
 def test_a_map_that_is_exhausted_may_be_skipped_and_its_run_goes_on() -> None:
     """F11a: on_exhausted="skip"."""
     run = start(
-        plan("doubles", map_over("input", on_exhausted="skip"), {"name": "b", "needs": ["double"], "optional": ["double"]}),
+        plan(
+            "doubles",
+            map_over("input", on_exhausted="skip"),
+            {"name": "b", "needs": ["double"], "optional": ["double"]},
+        ),
         [1, 2, 3],
     )
     claims = claim_items(2)
@@ -438,7 +444,7 @@ def test_an_item_that_has_lost_its_worker_twice_is_claimed_alone() -> None:
     lanes = [head.lane for head in steps.find_step_lanes(ids, None, using=USING) if head.is_suspect]
     requests = [items.LaneRequest(lane, 0, 10) for lane in lanes]
     alone = items.claim_items(requests, worker_id=register_worker(), lease=LEASE, suspect=True, using=USING)
-    assert [one.index for one in alone] == [0]
+    assert [one.place for one in alone] == [0]
 
 
 def test_a_released_item_is_queued_again_and_charged_nothing() -> None:
@@ -660,5 +666,9 @@ def test_all_events_tell_the_life_of_each_item() -> None:
     items.complete_items([(one.delivery, "1")], notify=False, all_events=True, using=USING)
 
     told = Event.objects.filter(run_kind="item").order_by("id").values_list("event", "from_status", "to_status")
-    assert list(told) == [("queued", "", "queued"), ("claimed", "queued", "started"), ("completed", "started", "completed")]
+    assert list(told) == [
+        ("queued", "", "queued"),
+        ("claimed", "queued", "started"),
+        ("completed", "started", "completed"),
+    ]
     assert ills() == []
