@@ -21,7 +21,7 @@ def step_claim(**values: Any) -> StepClaim:
 
 def item_claim(item: str, *, index: int = 0, is_error: bool = False, **values: Any) -> ItemClaim:
     delivery = ItemDelivery(8, "token")
-    place: dict[str, Any] = {"step_run_id": MAP_RUN, "index": index, "item": item, "is_error": is_error}
+    place: dict[str, Any] = {"step_run_id": MAP_RUN, "place": index, "item": item, "is_error": is_error}
     return ItemClaim(run_id=8, delivery=delivery, **{**_WITHOUT, **values}, **place)
 
 
