@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,35 @@ class Project:
     def manage(self, *arguments: str) -> str:
         return run(self._python, "manage.py", *arguments, cwd=self._directory, **self._environment)
 
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Keep a worker running meanwhile, and stop it as an operator does."""
+        command = [self._python, "manage.py", "catbird_worker"]
+        environment = {**os.environ, **self._environment, "DJANGO_SETTINGS_MODULE": "mysite.settings"}
+        worker = subprocess.Popen(command, cwd=self._directory, env=environment, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            worker.terminate()
+            assert worker.wait(timeout=60) == 0
+
+    def edit(self, module: str, old: str, new: str) -> int:
+        """Replace what is there once; say in which line it is."""
+        path = self._directory / module
+        before, _, after = path.read_text().partition(old)
+        path.write_text(before + new + after)
+        return before.count("\n") + 1
+
+    def complaints(self) -> str:
+        """What `manage.py check` says of a project that it refuses."""
+        environment = {**os.environ, **self._environment, "DJANGO_SETTINGS_MODULE": "mysite.settings"}
+        command = [self._python, "manage.py", "check"]
+        checked = subprocess.run(
+            command, cwd=self._directory, env=environment, capture_output=True, text=True, timeout=90
+        )
+        assert checked.returncode == 1, checked.stdout
+        return checked.stderr
+
     def install(self, *apps: str) -> None:
         settings = self._directory / "mysite" / "settings.py"
         lines = "".join(f'    "{app}",\n' for app in apps)
@@ -135,6 +165,35 @@ def test_a_new_project_with_our_wheel_runs_a_flow_with_an_approval(project: Proj
 
 
 @pytest.mark.timeout(300)
+def test_the_order_flow_is_used_as_the_specification_says(project: Project):
+    """SPEC 4: word for word, from a shell of the new project, while a worker is running."""
+    project.use_postgresql()
+    project.manage("startapp", "shop")
+    project.add("shop", FLOWS)
+    project.install("catbird_django", "shop")
+    project.manage("migrate")
+
+    with project.working():
+        assert project.manage("shell", "-c", USE_OF_THE_ORDER_FLOW).endswith("as it should be\n")
+
+
+@pytest.mark.timeout(300)
+def test_a_type_that_does_not_fit_between_two_steps_is_reported_with_file_and_line(project: Project):
+    """F2: by `manage.py check`."""
+    project.manage("startapp", "shop")
+    project.add("shop", FLOWS)
+    project.install("catbird_django", "shop")
+    project.use_postgresql()
+    step = '@orders.step(condition="validate.total gt 1000", signal=Approval)\ndef approve(validate: '
+    line = project.edit("shop/flows.py", f"{step}Check", f"{step}Order")
+
+    complaints = project.complaints()
+
+    assert "(catbird.E011)" in complaints
+    assert f"shop/flows.py:{line}: step 'approve' takes validate: Order, but 'validate' returns Check" in complaints
+
+
+@pytest.mark.timeout(300)
 def test_what_the_new_project_imports_is_the_wheel_and_passes_the_checks(project: Project, python: Path):
     project.use_postgresql()
     project.install("catbird_django")
@@ -172,6 +231,15 @@ def test_the_wheel_carries_nothing_but_the_package(wheel: Path):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"catbird_django"}
 
 
+USE_OF_THE_ORDER_FLOW = """
+from shop.flows import Approval, Order, orders
+
+run = orders.run(Order(id=1, total=5000.0))
+run.signal("approve", Approval(by="kim", ok=True))
+assert run.wait(timeout=10) == "shipped 1"
+assert orders.run(Order(id=2, total=5.0)).wait(timeout=10) == "shipped 2 without asking"
+print("as it should be")
+"""
 OUTPUT_OF_THE_FIRST_RUN = "from catbird_django import TaskHandle; print(TaskHandle(1).wait(timeout=10))"
 
 
