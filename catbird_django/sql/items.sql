@@ -204,28 +204,28 @@ BEGIN
         v_claimed := _cb_find_due_items(p_queues, p_step_ids, p_priorities, p_low_ids, p_limits);
     END IF;
     -- Of a map that has ended meanwhile nothing is run: such an item leaves its lane, and is ended with the others.
-    UPDATE cb_items AS item
-    SET status = CASE WHEN run.status = 'waiting_for_items' THEN 'started' ELSE 'queued' END,
-        visible_at = CASE WHEN run.status <> 'waiting_for_items' THEN 'infinity'::timestamptz END,
-        delivery_token = v_token,
-        lease_until = CASE WHEN run.status = 'waiting_for_items' THEN _cb_now() + p_lease END,
-        worker_id = p_worker_id,
-        delivery_count = item.delivery_count + (run.status = 'waiting_for_items')::integer,
-        started_at = coalesce(item.started_at, CASE WHEN run.status = 'waiting_for_items' THEN _cb_now() END)
-    FROM cb_step_runs AS run
-    WHERE item.id = ANY (v_claimed) AND run.id = item.step_run_id;
-    IF p_all_events THEN
-        PERFORM _cb_note_item_claims(v_claimed, v_token);
-    END IF;
-
     RETURN QUERY
     WITH claimed AS (
-        SELECT item.*, item.id = min(item.id) OVER (PARTITION BY item.step_run_id) AS is_first
-        FROM cb_items AS item
-        WHERE item.id = ANY (v_claimed) AND item.status = 'started'
+        UPDATE cb_items AS item
+        SET status = CASE WHEN live.is_live THEN 'started' ELSE 'queued' END,
+            visible_at = CASE WHEN NOT live.is_live THEN 'infinity'::timestamptz END,
+            delivery_token = v_token,
+            lease_until = CASE WHEN live.is_live THEN _cb_now() + p_lease END,
+            worker_id = p_worker_id,
+            delivery_count = item.delivery_count + live.is_live::integer,
+            started_at = coalesce(item.started_at, CASE WHEN live.is_live THEN _cb_now() END)
+        FROM cb_step_runs AS run
+        CROSS JOIN LATERAL (SELECT run.status = 'waiting_for_items' AS is_live) AS live
+        WHERE item.id = ANY (v_claimed) AND run.id = item.step_run_id
+        RETURNING item.id, item.queue, item.step_id, item.priority, item.flow_run_id, item.step_run_id, item.index,
+                  item.input, item.source_id, item.delivery_count, item.failure_count, item.lost_count, item.status
+    ), numbered AS (
+        SELECT claimed.*, row_number() OVER (PARTITION BY claimed.step_run_id) = 1 AS is_first
+        FROM claimed
+        WHERE claimed.status = 'started'
     )
-    SELECT claimed.id, claimed.delivery_token, claimed.queue, claimed.step_id, claimed.priority::integer,
-           claimed.flow_run_id, claimed.step_run_id, claimed.index,
+    SELECT claimed.id, v_token, claimed.queue, claimed.step_id, claimed.priority::integer, claimed.flow_run_id,
+           claimed.step_run_id, claimed.index,
            CASE WHEN claimed.source_id IS NULL THEN claimed.input ELSE _cb_item_value(source) END,
            coalesce(source.status = 'failed', false),
            claimed.is_first,
@@ -236,10 +236,13 @@ BEGIN
            CASE WHEN claimed.is_first AND step.takes_signal THEN _cb_signal_of(claimed.step_run_id) END,
            CASE WHEN claimed.is_first AND step.takes_lists THEN _cb_lists_for(claimed.step_run_id) - step.over END,
            claimed.delivery_count, claimed.failure_count, claimed.lost_count
-    FROM claimed
+    FROM numbered AS claimed
     JOIN cb_steps AS step ON step.id = claimed.step_id
     JOIN cb_flow_runs AS flow_run ON flow_run.id = claimed.flow_run_id
     LEFT JOIN cb_items AS source ON source.id = claimed.source_id;
+    IF p_all_events THEN
+        PERFORM _cb_note_item_claims(v_claimed, v_token);
+    END IF;
 END;
 $$;
 
@@ -357,20 +360,14 @@ DECLARE
     v_queues text[] := ARRAY[]::text[];
 BEGIN
     PERFORM _cb_lock_steps_of_items(p_item_ids);
-    WITH held AS (
-        SELECT item.id, claim.place, claim.output
+    -- Whoever else writes what is started has that lock too, or skips what is locked: so in any order.
+    WITH completed AS (
+        UPDATE cb_items AS item
+        SET status = 'completed', output = claim.output, error = NULL, lease_until = NULL, finished_at = _cb_now()
         FROM unnest(p_item_ids, p_delivery_tokens, p_outputs)
             WITH ORDINALITY AS claim (id, delivery_token, output, place)
-        JOIN cb_items AS item ON item.id = claim.id AND item.delivery_token = claim.delivery_token
-        WHERE item.status = 'started'
-        ORDER BY item.id
-        FOR NO KEY UPDATE OF item
-    ), completed AS (
-        UPDATE cb_items AS item
-        SET status = 'completed', output = held.output, error = NULL, lease_until = NULL, finished_at = _cb_now()
-        FROM held
-        WHERE item.id = held.id
-        RETURNING item.step_run_id, held.place
+        WHERE item.id = claim.id AND item.delivery_token = claim.delivery_token AND item.status = 'started'
+        RETURNING item.step_run_id, claim.place
     )
     SELECT coalesce(array_agg(completed.place), ARRAY[]::bigint[]),
            coalesce(array_agg(completed.step_run_id), ARRAY[]::bigint[])
@@ -386,9 +383,14 @@ BEGIN
     IF v_steps <> '{}' THEN
         v_queues := _cb_count_items(v_steps, ARRAY[]::bigint[]);
     END IF;
-    IF cardinality(v_places) < cardinality(p_item_ids) THEN
-        v_places := v_places || _cb_complete_canceling_items(p_item_ids, p_delivery_tokens, p_outputs);
+    IF cardinality(v_places) = cardinality(p_item_ids) THEN
+        IF p_notify AND v_queues <> '{}' THEN
+            PERFORM _cb_notify_sleepers(v_queues);
+        END IF;
+        RETURN QUERY SELECT claim.id, 'completed'::text FROM unnest(p_item_ids) AS claim (id);
+        RETURN;
     END IF;
+    v_places := v_places || _cb_complete_canceling_items(p_item_ids, p_delivery_tokens, p_outputs);
     RETURN QUERY
     SELECT * FROM _cb_settle_items_end(p_item_ids, p_delivery_tokens, v_places, 'completed', v_queues, p_notify);
 END;
