@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import psycopg
-from django.db import DatabaseError, connections, transaction
+from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 from psycopg.pq import TransactionStatus
 
-from catbird_django.engine.call import blames_conflict, blames_lock
+from catbird_django.engine.call import DATABASE_TROUBLE, blames_conflict, blames_data, blames_lock
 from catbird_django.engine.steps import Claim
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.outcome import Completed, EndedEarly, Outcome, Released, Settled
 
 logger = logging.getLogger("catbird.worker")
 
-PAUSE_FOR_LOCKS = timedelta(seconds=1)
-"""Before another attempt, while somebody keeps the run locked."""
+PAUSE = timedelta(seconds=1)
+"""Before another attempt, while somebody keeps the run locked, or the database is away."""
 
 Settle = Callable[[Completed | EndedEarly], SettleVerdict]
 
@@ -33,6 +34,15 @@ class _NotCompleted(Exception):
         self.verdict = verdict
 
 
+class _Stage(enum.Enum):
+    """How far a transaction has come."""
+
+    BEGINNING = enum.auto()
+    WORKING = enum.auto()
+    SETTLING = enum.auto()
+    COMMITTING = enum.auto()
+
+
 class Transactions:
     """Runs work and settles its outcome in one transaction, on the thread that calls."""
 
@@ -43,29 +53,43 @@ class Transactions:
     def run(self, claim: Claim, work: Callable[[], Completed | EndedEarly]) -> Outcome:
         """Do the work and settle what came of it: both, or neither.
 
-        Raises what the work raises, and what keeps the transaction from being committed; nothing has happened then.
+        Raises what the work raises, and what keeps the transaction from being committed. Nothing has happened then; or,
+        if the connection broke while it was being committed, all of it, and the claim is no longer ours.
         """
-        is_done = False
+        stage = _Stage.BEGINNING
+        raised: BaseException | None = None
         try:
             with transaction.atomic(using=self._using):
-                outcome = work()
-                is_done = True
+                stage = _Stage.WORKING
+                try:
+                    outcome = work()
+                except BaseException as error:
+                    raised = error
+                    raise
                 self._refuse_broken()
-                verdict = self._settle(outcome)
-                if verdict is not SettleVerdict.COMPLETED:
-                    raise _NotCompleted(verdict)
+                stage = _Stage.SETTLING
+                self._settle_or_refuse(outcome)
+                stage = _Stage.COMMITTING
         except _NotCompleted as refused:
             return _undone(claim, refused.verdict)
-        except DatabaseError as error:
-            if blames_conflict(error) or (is_done and blames_lock(error)):
-                return _released(claim, error)
-            raise
+        except DATABASE_TROUBLE as trouble:
+            cause = trouble if raised is None else raised  # and not the trouble of undoing it
+            if _is_nobodys_fault(cause, stage):
+                return _released(claim, cause)
+            raise cause from cause.__cause__
         return Settled(claim)
+
+    def _settle_or_refuse(self, outcome: Completed | EndedEarly) -> None:
+        verdict = self._settle(outcome)
+        if verdict is not SettleVerdict.COMPLETED:
+            raise _NotCompleted(verdict)
 
     def _refuse_broken(self) -> None:
         """Raise what says that nothing can be committed any more, though the handler did not say so."""
-        connection = connections[self._using]
-        driver: Any = connection.connection
+        connection: Any = connections[self._using]
+        driver = connection.connection
+        if driver is None or connection.closed_in_transaction:
+            raise TransactionManagementError("the handler has closed the connection of its own transaction")
         is_aborted = (
             isinstance(driver, psycopg.Connection) and driver.info.transaction_status == TransactionStatus.INERROR
         )
@@ -76,15 +100,26 @@ class Transactions:
             )
 
 
+def _is_nobodys_fault(error: BaseException, stage: _Stage) -> bool:
+    """Whether an attempt was undone for what others did, or because the database was away, and can just be repeated."""
+    match stage:
+        case _Stage.WORKING:
+            return blames_conflict(error)  # any other trouble is what the handler asked for
+        case _Stage.COMMITTING:
+            return blames_conflict(error) or blames_lock(error)
+        case _Stage.BEGINNING | _Stage.SETTLING:
+            return not blames_data(error)
+
+
 def _undone(claim: Claim, verdict: SettleVerdict) -> Outcome:
     """What is left to do when a run was not completed, and what its handler wrote is undone."""
     logger.warning("what an atomic step wrote is undone", extra={"run_id": claim.run_id, "verdict": str(verdict)})
     if verdict is SettleVerdict.STALE:
         return Settled(claim)  # it is somebody else's now
     # Of one that is being canceled this is the end; one that somebody keeps locked is done again.
-    return Released(claim, PAUSE_FOR_LOCKS if verdict is SettleVerdict.LOCKED else None)
+    return Released(claim, PAUSE if verdict is SettleVerdict.LOCKED else None)
 
 
-def _released(claim: Claim, error: DatabaseError) -> Released:
-    logger.warning("an atomic step met a lock conflict", extra={"run_id": claim.run_id, "error": str(error)})
-    return Released(claim, PAUSE_FOR_LOCKS if blames_lock(error) else None)
+def _released(claim: Claim, error: BaseException) -> Released:
+    logger.warning("an atomic step is undone, and done again", extra={"run_id": claim.run_id, "error": str(error)})
+    return Released(claim, None if blames_conflict(error) else PAUSE)

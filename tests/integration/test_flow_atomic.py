@@ -230,6 +230,49 @@ def test_a_step_whose_run_somebody_keeps_locked_is_done_again() -> None:
     assert step_run(run.id).failure_count == 0
 
 
+def test_a_step_whose_connection_breaks_before_it_is_settled_is_done_again() -> None:
+    """The handler has done nothing wrong, and nothing has happened."""
+    tries: list[int] = []
+
+    def lose_the_connection(entry: int) -> int:
+        tries.append(entry)
+        if len(tries) == 1:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                execute("SELECT pg_terminate_backend(%s)", cursor.fetchone()[0])
+        return entry
+
+    flow = writing(lose_the_connection)
+    with working():
+        run = flow.run(6)
+        assert run.wait(timeout=15) == 6
+
+    assert (entries(), tries, step_run(run.id).failure_count) == ([6], [6, 6], 0)
+
+
+def test_a_connection_that_breaks_at_the_commit_is_a_failed_attempt_if_nothing_was_committed() -> None:
+    execute(
+        "CREATE FUNCTION break_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF nextval('attempts') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NULL; END $$"
+    )
+    execute("CREATE SEQUENCE attempts")
+    execute(
+        "CREATE CONSTRAINT TRIGGER break_once AFTER INSERT ON ledger DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION break_once()"
+    )
+    flow = writing(max_retries=1, backoff=(0, 0))
+    try:
+        with working():
+            run = flow.run(6)
+            assert run.wait(timeout=15) == 6
+    finally:
+        execute("DROP TRIGGER break_once ON ledger")
+        execute("DROP FUNCTION break_once")
+        execute("DROP SEQUENCE attempts")
+
+    assert (entries(), step_run(run.id).failure_count) == ([6], 1)
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), DatabaseError("no"), SystemExit(3)])
 def test_whatever_a_handler_raises_undoes_what_it_wrote(error: BaseException) -> None:
     run = writing(failing(error)).run(1)

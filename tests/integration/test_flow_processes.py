@@ -11,7 +11,7 @@ import pytest
 
 from catbird_django import FlowHandle, RunCanceled
 from catbird_django.definitions.registry import registry
-from catbird_django.models import FlowRun, RunLog, StepRun
+from catbird_django.models import FlowRun, Item, RunLog, StepRun
 from tests.integration.worker_processes import StartWorker, worker_processes
 from tests.support import until, work_off, working
 
@@ -28,7 +28,7 @@ def _unruly_flows(_only_the_tasks_of_the_test: None, database_url: str, monkeypa
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.unruly.settings")
     monkeypatch.setenv("WORKER_PID", str(os.getpid()))
-    for flow in (unruly.errand, unruly.trek, unruly.squares):
+    for flow in (unruly.errand, unruly.trek, unruly.squares, unruly.sieve):
         registry.add_flow(flow.draft)
 
 
@@ -171,3 +171,21 @@ def test_an_item_in_a_process_of_its_own_may_complete_the_flow_early() -> None:
     work_off()
 
     assert run.wait(timeout=5) == "a hundred is enough"
+
+
+def test_items_of_a_worker_that_is_killed_are_run_by_another_and_the_rest_is_not_run_again(
+    start_worker: StartWorker, tmp_path: Path
+) -> None:
+    """W3, F14: between one item and the next."""
+    victim = start_worker("--flows", "sieve", CATBIRD=QUICK_RECOVERY)
+    run = unruly.sieve.run([str(tmp_path / str(number)) for number in range(200)])
+    until(lambda: Item.objects.filter(status="completed").count() > 20, seconds=30)
+    victim.kill()
+    victim.wait()
+    completed = set(Item.objects.filter(status="completed").values_list("id", flat=True))
+
+    start_worker("--flows", "sieve", CATBIRD=QUICK_RECOVERY)
+
+    assert run.wait(timeout=30) == 200
+    assert 0 < len(completed) < 200
+    assert set(Item.objects.filter(id__in=completed).values_list("delivery_count", flat=True)) == {1}

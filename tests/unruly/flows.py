@@ -83,6 +83,21 @@ def equation(written: str) -> str:
     return f"{written} = ? ({'worker' if os.getpid() == int(os.environ['WORKER_PID']) else 'far away'})"
 
 
+sieve = Flow("sieve", input=list[str])
+
+
+@sieve.map(over="input", max_lost=100)
+def touch(item: str) -> int:
+    Path(item).touch()
+    time.sleep(0.01)
+    return 1
+
+
+@sieve.reduce(over="touch", initial=0)
+def touched(acc: int, item: int) -> int:
+    return acc + item
+
+
 def _note(place: str, step: str) -> None:
     """Leave a trace that outlives the process."""
     with (Path(place) / "trace").open("a") as trace:
