@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tasks.bench import Bench, MeasureFailed, answer_in
-from benchmarks.tasks.command import parse, sizes_of
-from benchmarks.tasks.contenders import CONTENDERS, Contender, Engine
+from benchmarks.bench import Bench, MeasureFailed, answer_in
+from benchmarks.command import parse, sizes_of
+from benchmarks.contenders import Contender, Engine
+from benchmarks.environments import CannotInstall, interpreter_for
+from benchmarks.observed import cpu_seconds
+from benchmarks.remarks import remarks
+from benchmarks.tasks.command import BENCHMARK
+from benchmarks.tasks.contenders import CONTENDERS
 from benchmarks.tasks.engines.documents import document
-from benchmarks.tasks.environments import CannotInstall, interpreter_for
-from benchmarks.tasks.measures import cpu_seconds
 from benchmarks.tasks.plan import DOCUMENT_SIZES, steps_of
 from benchmarks.tasks.producers import rate_of, without_notify
-from benchmarks.tasks.sizes import GOALS_ARE_ABOUT, QUICK, remarks
-from benchmarks.tasks.summary import MEASURES
+from benchmarks.tasks.sizes import GOALS_ARE_ABOUT, QUICK
+from benchmarks.tasks.tables import MEASURES
 
 PAIRS = ["finished", "tomorrow", "old-transaction", "producers", "payloads"]
 
@@ -75,29 +78,31 @@ def test_a_document_has_the_size_asked_for(size: int):
 
 
 def test_a_run_with_the_sizes_of_the_goals_has_nothing_to_remark():
-    assert list(remarks(sizes_of(parse([])))) == []
+    assert list(remarks(sizes_of(BENCHMARK, parse(BENCHMARK, [])), GOALS_ARE_ABOUT)) == []
 
 
 def test_a_quick_run_says_of_every_size_that_it_is_smaller():
-    assert len(list(remarks(sizes_of(parse(["--quick"]))))) == len(fields(GOALS_ARE_ABOUT))
+    sizes = sizes_of(BENCHMARK, parse(BENCHMARK, ["--quick"]))
+
+    assert len(list(remarks(sizes, GOALS_ARE_ABOUT))) == len(fields(GOALS_ARE_ABOUT))
 
 
 def test_a_size_can_be_lowered_by_itself():
-    sizes = sizes_of(parse(["--finished", "100000", "--soak", "50000"]))
+    sizes = sizes_of(BENCHMARK, parse(BENCHMARK, ["--finished", "100000", "--soak", "50000"]))
 
-    assert list(remarks(sizes)) == [
+    assert list(remarks(sizes, GOALS_ARE_ABOUT)) == [
         "finished: 100 000 instead of 5 000 000",
         "soak: 50 000 instead of 1 000 000",
     ]
 
 
 def test_a_size_asked_for_goes_before_quick():
-    assert sizes_of(parse(["--quick", "--rounds", "2"])).rounds == 2
+    assert sizes_of(BENCHMARK, parse(BENCHMARK, ["--quick", "--rounds", "2"])).rounds == 2
 
 
 def test_an_unknown_measure_is_refused(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        parse(["--measure", "drain,speed"])
+        parse(BENCHMARK, ["--measure", "drain,speed"])
 
     assert "no measure 'speed'" in capsys.readouterr().err
 

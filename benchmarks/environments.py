@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.tasks.contenders import Engine
+from benchmarks.contenders import Engine
 
 PATIENCE = 600  # seconds for one installation
 QUIETLY = ("-q", "--no-input", "--disable-pip-version-check")
