@@ -87,9 +87,9 @@ class Run:
             self.say(f"preparing {contender.name}")
             try:
                 bench = self._bench_of(contender)
-                if engine.name not in prepared:
+                if bench.template not in prepared:
                     bench.prepare()
-                    prepared.add(engine.name)
+                    prepared.add(bench.template)
             except (CannotInstall, MeasureFailed) as error:
                 self.problems[engine.name] = str(error)
                 self.say(f"{engine.name} does not take part: {error}")
