@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,12 @@ def _run(command: list[str]) -> None:
         raise CannotInstall(f"installing took longer than {PATIENCE} s") from error
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise CannotInstall(lines[-1] if lines else f"{Path(command[0]).name} said nothing")
+        raise CannotInstall(without_directories(lines[-1]) if lines else f"{Path(command[0]).name} said nothing")
+
+
+def without_directories(text: str) -> str:
+    """The text with files and addresses by their last name only: their place is this machine's business."""
+    return re.sub(r"/\S*/", "", text)
 
 
 def versions_of(engine: Engine, python: Path) -> dict[str, str]:

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.bench import Bench, MeasureFailed, answer_in
 from benchmarks.command import parse, sizes_of
 from benchmarks.contenders import Contender, Engine
-from benchmarks.environments import CannotInstall, interpreter_for
-from benchmarks.observed import cpu_seconds
+from benchmarks.environments import CannotInstall, interpreter_for, without_directories
+from benchmarks.observed import cpu_seconds, peak_memory
 from benchmarks.remarks import remarks
 from benchmarks.tasks.command import BENCHMARK
 from benchmarks.tasks.contenders import CONTENDERS
@@ -139,3 +139,20 @@ def test_a_process_that_is_gone_has_no_cpu_time():
 def test_an_adapter_that_does_not_answer_fails_with_its_last_words():
     with pytest.raises(MeasureFailed, match="bulk: no such table"):
         answer_in("starting\n", "Traceback\nno such table\n", what="bulk")
+
+
+def test_why_a_peer_could_not_be_installed_says_nothing_of_where():
+    said = "ERROR: Invalid member in the tar file /tmp/pip-1/peer.tar.gz: '../README.md' is outside"
+
+    assert without_directories(said) == "ERROR: Invalid member in the tar file peer.tar.gz: '../README.md' is outside"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
+def test_the_peak_memory_of_a_process_is_never_less_than_it_has_now():
+    held = bytearray(32 * 1024 * 1024)
+
+    assert len(held) / 2**20 < (peak_memory(os.getpid()) or 0)
+
+
+def test_a_process_that_is_gone_had_no_memory():
+    assert peak_memory(2**22 + 1) is None
