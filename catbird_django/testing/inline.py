@@ -115,6 +115,7 @@ class InlineWorker:
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, reports=self._reports, is_canceled=self._is_canceled),
+            # It is never started, as no processes are: nobody may interrupt the thread of the test.
             watchdog=Watchdog(grace=settings.interrupt_grace, abandoned=lambda _: None),
             clean_up=lambda: None,
         )
@@ -197,9 +198,8 @@ class InlineWorker:
         return verdict in (SettleVerdict.CANCELING, SettleVerdict.STALE)
 
     def _adapt(self, handler: Handler) -> Handler:
-        """The same handler, called in a savepoint on this thread. There is nobody who could interrupt it."""
-        options = replace(handler.options, timeout=None, isolation="thread")
-        return replace(handler, function=self._in_test(handler), is_async=False, options=options)
+        """The same handler, called in a savepoint on this thread."""
+        return replace(handler, function=self._in_test(handler), is_async=False)
 
     def _in_test(self, handler: Handler) -> Callable[..., Any]:
         call = _sync(handler)
