@@ -13,6 +13,7 @@ Commands:
                       --seed S            make the same choices as another campaign
                       --json FILE         write every round's result there; --help tells the rest
   bench tasks         measure tasks next to other engines, on a PostgreSQL of its own; --help tells the options
+  bench flows         measure flows likewise
   bench profile       show where a worker's CPU time goes while it drains a queue
   check               run what guards the code: linter, formatter, types, layers, migrations, compose file, docs
   docs                build the documentation into docs/_build/html

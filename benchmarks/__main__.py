@@ -1,12 +1,14 @@
-"""`python3 bootstrap.py bench tasks`, or `python -m benchmarks tasks` in the project's environment; `profile` alike."""
+"""`python3 bootstrap.py bench tasks`, or `python -m benchmarks tasks` in the environment; others alike."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks.tasks import command, profile
+from benchmarks.flows import command as flows
+from benchmarks.tasks import command as tasks
+from benchmarks.tasks import profile
 
-BENCHMARKS = {"tasks": command.main, "profile": profile.main}
+BENCHMARKS = {"tasks": tasks.main, "flows": flows.main, "profile": profile.main}
 
 
 def main(arguments: list[str]) -> int:

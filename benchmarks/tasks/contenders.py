@@ -1,51 +1,11 @@
-"""Who takes part, with which settings and in which environment."""
+"""Who takes part in the benchmark of tasks, with which settings and in which environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from benchmarks.contenders import OURS, RAW, Contender, Engine
 
-OURS = "ours"
-RAW = "raw"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """A task engine and how to ask it whether it is done.
-
-    `unfinished` is the SQL that counts what is not durably complete; None where PostgreSQL is not the one to ask.
-    `slowness` divides the number of jobs, so that a slow engine does not take the whole evening. `finish` and
-    `postpone` are the SQL that puts %s finished jobs, or jobs for tomorrow, beside the others. `hot_table` is the table
-    that is claimed from; only engines that have one are soaked.
-    """
-
-    name: str
-    module: str
-    packages: Sequence[str] = ()
-    python: tuple[int, int] = (3, 11)
-    """The oldest Python it runs on."""
-    unfinished: str | None = None
-    slowness: int = 1
-    needs_redis: bool = False
-    takes_documents: bool = False
-    hot_table: str | None = None
-    finish: str | None = None
-    postpone: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """An engine with one choice of settings."""
-
-    name: str
-    engine: Engine
-    options: Mapping[str, Any] = field(default_factory=dict)
-    worker: Sequence[str] = ()
-    """The worker's command line after `python`; the adapter's own when empty."""
-    is_main: bool = True
-    """Whether enqueueing, pick-up and idling are measured too; settings that only concern drains are not."""
-
+ADAPTERS = "benchmarks.tasks.engines"
+SITE = f"{ADAPTERS}.catbird_site.settings"
 
 # In the terms of the partial indexes: with millions of finished rows a scan of the table would hold up the drain.
 _LIVE_RUNS = """
@@ -72,17 +32,18 @@ _WORKER = ("manage.py", "catbird_worker", "--noreload")
 
 CATBIRD = Engine(
     name=OURS,
-    module="on_catbird",
+    settings=SITE,
+    module=f"{ADAPTERS}.on_catbird",
     unfinished=_LIVE_RUNS,
     takes_documents=True,
     hot_table="cb_task_runs",
     finish=_FINISHED_RUNS,
     postpone=_RUNS_FOR_TOMORROW,
 )
-RAW_LIMIT = Engine(name=RAW, module="raw_limit", unfinished=_LIVE_RUNS, takes_documents=True)
+RAW_LIMIT = Engine(name=RAW, settings=SITE, module=f"{ADAPTERS}.raw_limit", unfinished=_LIVE_RUNS, takes_documents=True)
 PGQUEUER = Engine(
     name="pgqueuer",
-    module="on_pgqueuer",
+    module=f"{ADAPTERS}.on_pgqueuer",
     packages=["pgqueuer[asyncpg]==1.6.0", "asyncpg==0.32.0", "uvloop==0.23.0"],
     unfinished="SELECT count(*) FROM pgqueuer WHERE execute_after < now() + interval '1 hour'",
     takes_documents=True,
@@ -94,21 +55,21 @@ PGQUEUER = Engine(
 )
 PROCRASTINATE = Engine(
     name="procrastinate",
-    module="on_procrastinate",
+    module=f"{ADAPTERS}.on_procrastinate",
     packages=["procrastinate==3.10.0", "psycopg[binary,pool]==3.3.9"],
     unfinished="SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
     slowness=20,
 )
 DJANGO_TASKS_DB = Engine(
     name="django-tasks-db",
-    module="on_django_tasks",
+    module=f"{ADAPTERS}.on_django_tasks",
     packages=["django==5.2.19", "django-tasks==0.12.0", "django-tasks-db==0.13.0", "psycopg[binary]==3.3.9"],
     unfinished="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status IN ('READY', 'RUNNING')",
     slowness=40,
 )
 DJANGO_OX = Engine(
     name="django-ox",
-    module="on_django_ox",
+    module=f"{ADAPTERS}.on_django_ox",
     packages=["django==6.1.3", "django-ox==1.9.1", "psycopg[binary]==3.3.9"],
     python=(3, 12),
     unfinished="SELECT count(*) FROM django_ox_oxtask WHERE status IN ('READY', 'WAITING', 'RUNNING')",
@@ -116,21 +77,21 @@ DJANGO_OX = Engine(
 )
 DBOS = Engine(
     name="dbos",
-    module="on_dbos",
+    module=f"{ADAPTERS}.on_dbos",
     packages=["dbos==3.3.0", "psycopg[binary]==3.3.9"],
     unfinished="SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')",
     slowness=40,
 )
 CHANCY = Engine(
     name="chancy",
-    module="on_chancy",
+    module=f"{ADAPTERS}.on_chancy",
     packages=["chancy==0.26.0", "psycopg[binary,pool]==3.3.9"],
     unfinished="SELECT count(*) FROM chancy_jobs WHERE state IN ('pending', 'running', 'retrying')",
     slowness=5,
 )
 CELERY = Engine(
     name="celery",
-    module="on_celery",
+    module=f"{ADAPTERS}.on_celery",
     packages=["celery==5.7.0", "redis==8.1.0", "packaging==26.3"],
     slowness=10,
     needs_redis=True,
@@ -160,11 +121,3 @@ CONTENDERS = [
     Contender(name="chancy", engine=CHANCY),
     Contender(name="celery + Redis (solo)", engine=CELERY),
 ]
-ENGINES = list(dict.fromkeys(contender.engine.name for contender in CONTENDERS))
-
-
-def chosen(names: Sequence[str] | None) -> list[Contender]:
-    """The contenders of the engines named, in the usual order; all without names. ValueError for an unknown one."""
-    if unknown := [name for name in names or () if name not in ENGINES]:
-        raise ValueError(f"no engine {unknown[0]!r}: there are {', '.join(ENGINES)}")
-    return [contender for contender in CONTENDERS if names is None or contender.engine.name in names]

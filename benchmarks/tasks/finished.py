@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from benchmarks.tasks.bench import CHECKOUT, Bench
+from benchmarks.bench import CHECKOUT, Bench
 
 SEED_WITHIN = "30min"
 # What the seeded tables depend on.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import psycopg
 
-from benchmarks.tasks.bench import Bench, MeasureFailed, complaints
-from benchmarks.tasks.engines.probe import Hits, read_hits, read_starts
+from benchmarks.bench import Bench, MeasureFailed, complaints
+from benchmarks.engines.probe import Hits, read_hits, read_starts
+from benchmarks.observed import cpu_seconds, quantile, read_from
 
 DRAIN_WITHIN = 180.0  # seconds
 GLANCE = 0.005
@@ -109,24 +109,3 @@ def _wait_for_handlers(probes: Path, jobs: int, deadline: float) -> Hits:
             raise MeasureFailed(f"{hits.calls} of {jobs} jobs were run within {DRAIN_WITHIN:.0f} s: {said}")
         time.sleep(GLANCE)
     return hits
-
-
-def cpu_seconds(pid: int) -> float | None:
-    """The CPU time that a process has used so far; None where there is no /proc to say so."""
-    try:
-        # The name, in brackets, may have spaces in it: user and system time are the 12th and 13th after it.
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def quantile(ordered: list[float], share: float) -> float:
-    """The value that this share of an ordered list does not exceed."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def read_from(path: Path, beginning: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(beginning)
-        return file.read()

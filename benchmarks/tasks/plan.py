@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
+from benchmarks.bench import Bench
+from benchmarks.contenders import OURS, RAW
+from benchmarks.run import Step
 from benchmarks.tasks import measures, producers, steady
-from benchmarks.tasks.bench import Bench
-from benchmarks.tasks.contenders import OURS
 from benchmarks.tasks.finished import database_with_finished
-from benchmarks.tasks.measures import Numbers
 from benchmarks.tasks.sizes import Sizes
 
 DOCUMENT_SIZES = (50, 830)  # bytes
 FEWEST_JOBS = 500
 LONGER = 5  # drains that are compared with each other are so much longer than the others: the effects are small
-
-Take = Callable[[], Numbers]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to measure: what to call it, and the call that gives values by the name of their measure."""
-
-    name: str
-    take: Take
 
 
 def steps_of(bench: Bench, kinds: list[str], sizes: Sizes, round_number: int) -> Iterator[Step]:
@@ -113,7 +102,7 @@ def _jobs(bench: Bench, sizes: Sizes) -> int:
 
 def _is_raw(bench: Bench) -> bool:
     """The raw limit neither sleeps nor is woken."""
-    return bench.contender.engine.module == "raw_limit"
+    return bench.contender.engine.name == RAW
 
 
 KINDS: dict[str, Callable[[Bench, Sizes], Iterator[Step]]] = {

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.tasks.bench import Bench, MeasureFailed, answer_in, complaints, errors, said
+from benchmarks.bench import Bench, MeasureFailed, answer_in, complaints, errors, said
 from benchmarks.tasks.engines.adapter import GO, READY
 from benchmarks.tasks.measures import GLANCE, SETTLE_IN
 

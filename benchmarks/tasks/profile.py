@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.tasks.bench import Bench, MeasureFailed
-from benchmarks.tasks.command import positive, prepare_home
-from benchmarks.tasks.contenders import CATBIRD, Contender
-from benchmarks.tasks.servers import Postgres
+from benchmarks.bench import Bench, MeasureFailed
+from benchmarks.command import positive
+from benchmarks.contenders import Contender
+from benchmarks.run import prepare_home
+from benchmarks.servers import Postgres
+from benchmarks.tasks.contenders import ADAPTERS, CATBIRD
 
-PROFILED = replace(CATBIRD, module="profiled_worker")
+PROFILED = replace(CATBIRD, module=f"{ADAPTERS}.profiled_worker")
 TASKS = ("noop", "async_noop", "typed_noop")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +41,3 @@ QUICK = Sizes(
     window_seconds=2.0,
     produce_seconds=2.0,
 )
-
-
-def remarks(sizes: Sizes) -> Iterator[str]:
-    """What was made smaller than the goals say."""
-    for each in fields(sizes):
-        used, meant = getattr(sizes, each.name), getattr(GOALS_ARE_ABOUT, each.name)
-        if used < meant:
-            yield f"{each.name.replace('_', ' ')}: {used:,} instead of {meant:,}".replace(",", " ")

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.tasks.bench import Bench, MeasureFailed, complaints
+from benchmarks.bench import Bench, MeasureFailed, complaints
+from benchmarks.engines.probe import read_hits
 from benchmarks.tasks.engines.adapter import DRY
-from benchmarks.tasks.engines.probe import read_hits
 from benchmarks.tasks.measures import GLANCE, Numbers
 from benchmarks.tasks.sizes import Sizes
 

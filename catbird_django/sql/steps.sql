@@ -558,7 +558,7 @@ END;
 $$;
 
 -- Give claimed steps back, unfinished: queued again, at once or after their delay, and neither a failure nor a loss is
--- counted. 'released', 'canceled' or 'stale' for each. Locks flow runs only where one was being canceled.
+-- counted. 'released', 'canceled' or 'stale' for each. Locks the flow runs as well, for those that are being canceled.
 CREATE OR REPLACE FUNCTION cb_release_steps(
     p_step_run_ids bigint[],
     p_delivery_tokens uuid[],

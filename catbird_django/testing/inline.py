@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from asgiref.sync import async_to_sync
 from django.db import transaction
@@ -24,6 +25,7 @@ from catbird_django.client.interrupts import CancelRequested
 from catbird_django.conf import get_settings
 from catbird_django.definitions.registry import registry
 from catbird_django.engine.call import DATABASE_TROUBLE
+from catbird_django.engine.items import ItemClaim
 from catbird_django.engine.steps import Claim
 from catbird_django.engine.tasks import LaneHead, LaneRequest, TaskClaim
 from catbird_django.engine.tick import tick
@@ -33,16 +35,21 @@ from catbird_django.testing.guard import alias_of_tests
 from catbird_django.testing.report import Attempt, Ran
 from catbird_django.testing.savepoints import is_broken, run_as_committed
 from catbird_django.testing.substitutes import substitute_for
+from catbird_django.worker.atomic import Transactions
 from catbird_django.worker.executor import Executor
 from catbird_django.worker.handlers import Handler
 from catbird_django.worker.intake import Intake
 from catbird_django.worker.kinds import kind_of
-from catbird_django.worker.outcome import Failed, Outcome
+from catbird_django.worker.outcome import Completed, EndedEarly, Failed, Outcome, Settled
 from catbird_django.worker.presence import Presence
 from catbird_django.worker.repertoire import learn
 from catbird_django.worker.reports import ClaimReporter, Reports
 from catbird_django.worker.settlement import Settlement
 from catbird_django.worker.watchdog import Watchdog
+
+logger = logging.getLogger("catbird.testing")
+
+T = TypeVar("T")
 
 MOST_RUNS = 1000
 MOST_MOVED = 1000  # by one round of the upkeep
@@ -78,6 +85,7 @@ class InlineWorker:
         self._using = using
         self._settings = get_settings()
         self._is_begun = False
+        self._verdict: SettleVerdict | None = None
         self._must_end: BaseException | None = None
         self._repertoire = learn(registry, tasks=None, flows=None, using=using, adapt=self._adapt)
         self.next_due_in: timedelta | None = None
@@ -115,7 +123,9 @@ class InlineWorker:
             max_payload=settings.max_payload,
             is_canceled=self._is_canceled,
             reporter_for=partial(ClaimReporter, reports=self._reports, is_canceled=self._is_canceled),
+            # It is never started, as no processes are: nobody may interrupt the thread of the test.
             watchdog=Watchdog(grace=settings.interrupt_grace, abandoned=lambda _: None),
+            transactions=Transactions(using=using, settle=self._settle_with_its_work),
             clean_up=lambda: None,
         )
 
@@ -175,18 +185,33 @@ class InlineWorker:
 
     def _run(self, claim: Claim) -> Attempt:
         self._is_begun = False
-        outcome = self._executor.run(claim)
+        handler = self._repertoire.by_id[claim.handler_id]
+        outcome = self._run_atomic(claim) if handler.is_atomic else self._executor.run(claim)
         self._reports.send_words_of([claim.delivery])
-        verdict = self._settlement.settle_here(outcome)
+        verdict = self._verdict if isinstance(outcome, Settled) else self._settlement.settle_here(outcome)
         if self._must_end is not None:
             raise self._must_end
         return Attempt(
-            name=self._repertoire.by_id[claim.handler_id].name,
+            name=handler.name,
             run_id=claim.run_id if isinstance(claim, TaskClaim) else claim.flow_run_id,
             number=claim.attempt,
             outcome="lost" if verdict is None else verdict.value,
             error=_error_of(outcome),
+            index=claim.place if isinstance(claim, ItemClaim) else None,
         )
+
+    def _run_atomic(self, claim: Claim) -> Outcome:
+        """Run what is completed in the transaction of its handler: callbacks wait for both (F22)."""
+        outcomes: list[Outcome] = []
+        try:
+            run_as_committed(lambda: outcomes.append(self._executor.run(claim)))
+        except OUTCOMES:
+            logger.exception("an on-commit callback of an atomic step failed")  # what it is about is committed
+        return outcomes[0]
+
+    def _settle_with_its_work(self, outcome: Completed | EndedEarly) -> SettleVerdict:
+        self._verdict = self._settlement.settle_with_its_work(outcome)
+        return self._verdict
 
     def _is_canceled(self, claim: Claim) -> bool:
         """Ask the database, as the renewal of a lease would. Before the handler nobody can have canceled it."""
@@ -197,17 +222,18 @@ class InlineWorker:
         return verdict in (SettleVerdict.CANCELING, SettleVerdict.STALE)
 
     def _adapt(self, handler: Handler) -> Handler:
-        """The same handler, called in a savepoint on this thread. There is nobody who could interrupt it."""
-        options = replace(handler.options, timeout=None, isolation="thread")
-        return replace(handler, function=self._in_test(handler), is_async=False, options=options)
+        """The same handler, called in a savepoint on this thread; inline steps after it are run like any others."""
+        return replace(handler.knowing(()), function=self._in_test(handler), is_async=False)
 
     def _in_test(self, handler: Handler) -> Callable[..., Any]:
         call = _sync(handler)
+        # What is atomic has a transaction around it, which ends later.
+        run = _just_call if handler.is_atomic else run_as_committed
 
         def call_in_test(*arguments: Any) -> Any:
             self._is_begun = True
             try:
-                return run_as_committed(lambda: _with_substitute(handler, call)(*arguments))
+                return run(lambda: _with_substitute(handler, call)(*arguments))
             except OUTCOMES:
                 raise
             except BaseException as error:
@@ -215,6 +241,10 @@ class InlineWorker:
                 raise
 
         return call_in_test
+
+
+def _just_call(call: Callable[[], T]) -> T:
+    return call()
 
 
 def _sync(handler: Handler) -> Callable[..., Any]:

@@ -25,9 +25,12 @@ class Attempt:
     """completed, retrying, failed, released, canceled, skipped, or stale when the result did not count any more."""
     error: str = ""
     """Type and message of what the handler raised, if it failed."""
+    index: int | None = None
+    """The place of the item, in a map."""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.outcome}{f' ({self.error})' if self.error else ''}"
+        place = "" if self.index is None else f"[{self.index}]"
+        return f"{self.name}{place} {self.outcome}{f' ({self.error})' if self.error else ''}"
 
 
 @dataclass(frozen=True, slots=True)

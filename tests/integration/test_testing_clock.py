@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,12 +16,14 @@ from catbird_django import Flow, RunExpired, TaskContext, task
 from catbird_django.statuses import StepStatus
 from catbird_django.testing import (
     OnlyInTests,
+    TurnedClock,
     assert_completed,
     assert_failed,
     restore_clock,
     turn_clock,
     work_until_idle,
 )
+from catbird_django.testing.pytest_plugin import turn_clock as turning  # noqa: F401 - a fixture
 
 in_transaction = pytest.mark.django_db
 without_transaction = pytest.mark.django_db(transaction=True)
@@ -105,6 +107,18 @@ def test_without_a_transaction_emptying_the_database_puts_it_back(untouched: Non
     call_command("flush", interactive=False, verbosity=0)
 
     assert ahead() == timedelta(0)
+
+
+@without_transaction
+def test_without_a_transaction_the_fixture_puts_it_back(
+    untouched: None,
+    turning: Callable[..., TurnedClock],  # noqa: F811 - a fixture too
+) -> None:
+    """Before the database is emptied, which may not be told to anybody."""
+    turning(days=1)
+    turning(days=1)
+
+    assert ahead() == timedelta(days=2)
 
 
 @without_transaction

@@ -15,7 +15,6 @@ All but `worker` and `feed` print one line of JSON. The environment says where: 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import time
@@ -25,8 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.engines.exchange import say
+from benchmarks.engines.probe import DIRECTORY, read_hits
 from benchmarks.tasks.engines.documents import document
-from benchmarks.tasks.engines.probe import DIRECTORY, read_hits
 
 UNNUMBERED = -1
 BATCH = 1000
@@ -86,20 +86,6 @@ class AsyncAdapter:
         else:
             async with self.enqueuer() as enqueue:
                 await answer(command, numbers, enqueue)
-
-
-def dsn() -> str:
-    """The database to use, as a URL."""
-    return os.environ["BENCH_DSN"]
-
-
-def option(name: str, default: Any) -> Any:
-    """A setting of this contender."""
-    return json.loads(os.environ.get("BENCH_OPTIONS", "{}")).get(name, default)
-
-
-def say(answer: dict[str, Any]) -> None:
-    print(f"ANSWER {json.dumps(answer)}", flush=True)
 
 
 def batches(count: int) -> list[int]:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import django
 from django.conf import settings
 
-from benchmarks.tasks.engines.adapter import dsn
+from benchmarks.engines.exchange import dsn
 
 
 def configure(*, apps: list[str], tasks: dict[str, Any]) -> None:

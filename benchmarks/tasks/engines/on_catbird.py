@@ -8,7 +8,8 @@ from typing import Any
 
 import django
 
-from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches, option
+from benchmarks.engines.exchange import option
+from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches
 
 
 def setup() -> None:

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import redis
 from celery import Celery
 
-from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, option
-from benchmarks.tasks.engines.probe import hit
+from benchmarks.engines.exchange import option
+from benchmarks.engines.probe import hit
+from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue
 
 BROKER = os.environ["BENCH_REDIS"]
 

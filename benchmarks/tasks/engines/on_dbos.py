@@ -10,8 +10,9 @@ from contextlib import contextmanager
 import sqlalchemy
 from dbos import DBOS, DBOSClient
 
-from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches, dsn, option
-from benchmarks.tasks.engines.probe import hit
+from benchmarks.engines.exchange import dsn, option
+from benchmarks.engines.probe import hit
+from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches
 
 VERSION = "1"
 QUEUE = "bench"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches, option
+from benchmarks.engines.exchange import option
+from benchmarks.engines.probe import hit
+from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches
 from benchmarks.tasks.engines.django_site import configure, migrate
-from benchmarks.tasks.engines.probe import hit
 
 configure(apps=["django_ox"], tasks={"BACKEND": "django_ox.backend.OxBackend"})
 

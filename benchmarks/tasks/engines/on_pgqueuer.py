@@ -15,8 +15,9 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from benchmarks.tasks.engines.adapter import AsyncAdapter, Enqueue, batches, dsn, option
-from benchmarks.tasks.engines.probe import hit
+from benchmarks.engines.exchange import dsn, option
+from benchmarks.engines.probe import hit
+from benchmarks.tasks.engines.adapter import AsyncAdapter, Enqueue, batches
 
 
 async def setup() -> None:

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 from procrastinate import App, PsycopgConnector
 
-from benchmarks.tasks.engines.adapter import UNNUMBERED, AsyncAdapter, Enqueue, batches, dsn, option
-from benchmarks.tasks.engines.probe import hit
+from benchmarks.engines.exchange import dsn, option
+from benchmarks.engines.probe import hit
+from benchmarks.tasks.engines.adapter import UNNUMBERED, AsyncAdapter, Enqueue, batches
 
 CONCURRENCY = option("concurrency", 20)
 

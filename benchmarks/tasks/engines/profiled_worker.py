@@ -16,8 +16,9 @@ from collections import defaultdict
 
 import django
 
+from benchmarks.engines.exchange import say
 from benchmarks.tasks.engines import on_catbird
-from benchmarks.tasks.engines.adapter import Adapter, say
+from benchmarks.tasks.engines.adapter import Adapter
 
 ROOT = on_catbird.__file__.split("benchmarks")[0]
 PROFILES: list[tuple[str, cProfile.Profile]] = []

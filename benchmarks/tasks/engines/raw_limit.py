@@ -13,9 +13,10 @@ from typing import Any
 
 import psycopg
 
+from benchmarks.engines.exchange import dsn, option
+from benchmarks.engines.probe import hit
 from benchmarks.tasks.engines import on_catbird
-from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches, dsn, option
-from benchmarks.tasks.engines.probe import hit
+from benchmarks.tasks.engines.adapter import UNNUMBERED, Adapter, Enqueue, batches
 
 CLAIM = """
 SELECT count(*), min(run_id), array_agg(run_id ORDER BY run_id)::text, min(delivery_token::text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.tasks.summary import Sample
+from benchmarks.summary import Sample
 
 
 def sample(

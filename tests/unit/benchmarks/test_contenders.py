@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.tasks.bench import CHECKOUT
-from benchmarks.tasks.contenders import CONTENDERS, chosen
+from benchmarks.bench import CHECKOUT
+from benchmarks.contenders import chosen
+from benchmarks.tasks.contenders import CONTENDERS
 
 
 def test_every_engine_has_its_adapter():
     missing = [
-        c.engine.module
-        for c in CONTENDERS
-        if not (CHECKOUT / f"benchmarks/tasks/engines/{c.engine.module}.py").exists()
+        c.engine.module for c in CONTENDERS if not (CHECKOUT / f"{c.engine.module.replace('.', '/')}.py").exists()
     ]
 
     assert missing == []
@@ -26,8 +25,8 @@ def test_every_package_of_a_peer_is_pinned():
 
 def test_an_unknown_engine_is_refused_by_name():
     with pytest.raises(ValueError, match="no engine 'sidekiq'"):
-        chosen(["ours", "sidekiq"])
+        chosen(CONTENDERS, ["ours", "sidekiq"])
 
 
 def test_an_engine_brings_all_its_settings():
-    assert len(chosen(["pgqueuer"])) == 3
+    assert len(chosen(CONTENDERS, ["pgqueuer"])) == 3

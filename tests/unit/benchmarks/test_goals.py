@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.tasks.contenders import ENGINES
-from benchmarks.tasks.goals import GOALS, Verdict, as_json, table, verdicts
-from benchmarks.tasks.summary import MEASURES, Sample
+from benchmarks.contenders import names_of
+from benchmarks.goals import Goal, Verdict, as_json, table, verdicts
+from benchmarks.summary import Sample
+from benchmarks.tasks.contenders import CONTENDERS
+from benchmarks.tasks.goals import GOALS
+from benchmarks.tasks.tables import MEASURES, TABLES
 from tests.unit.benchmarks.samples import rounds_of
 
 DRAIN = "drain, 1 process"
 
 
 def verdict_of(samples: list[Sample], goal: str, text: str) -> Verdict:
-    [found] = [v for v in verdicts(samples) if v.goal.id == goal and v.goal.text == text]
+    [found] = [v for v in verdicts(samples, GOALS, TABLES) if v.goal.id == goal and v.goal.text == text]
     return found
 
 
@@ -23,7 +26,7 @@ def test_every_goal_is_about_measures_and_engines_that_there_are():
         for goal in GOALS
         if goal.measure not in MEASURES
         or (goal.over_measure or goal.measure) not in MEASURES
-        or (goal.over or ENGINES[0]) not in ENGINES
+        or (goal.over or names_of(CONTENDERS)[0]) not in names_of(CONTENDERS)
     ]
 
     assert unknown == []
@@ -103,11 +106,11 @@ def test_a_goal_without_another_side_is_about_the_median_itself(share: float, is
 
 
 def test_a_goal_of_which_only_one_side_was_measured_has_no_verdict():
-    assert list(verdicts(rounds_of("ours", "ours", DRAIN, 300.0))) == []
+    assert list(verdicts(rounds_of("ours", "ours", DRAIN, 300.0), GOALS, TABLES)) == []
 
 
 def test_peers_have_no_goals():
-    assert list(verdicts(rounds_of("batch 100", "pgqueuer", "idle statements/s", 9.0))) == []
+    assert list(verdicts(rounds_of("batch 100", "pgqueuer", "idle statements/s", 9.0), GOALS, TABLES)) == []
 
 
 def test_the_table_says_met_or_missed_and_what_was_made_smaller():
@@ -116,7 +119,7 @@ def test_the_table_says_met_or_missed_and_what_was_made_smaller():
         *rounds_of("ours", "ours", "pick-up p50, ms", 3.5),
     ]
 
-    text = table(samples, ["soak: 20 000 instead of 1 000 000"])
+    text = table(samples, GOALS, TABLES, ["soak: 20 000 instead of 1 000 000"])
 
     assert "| G9 | ours: idle statements/s | 0.40 | ≤ 0.5 | met |" in text
     assert "| G8 | ours: pick-up p50, ms | 3.50 | ≤ 3 | **missed** |" in text
@@ -124,6 +127,26 @@ def test_the_table_says_met_or_missed_and_what_was_made_smaller():
 
 
 def test_the_verdicts_are_kept_as_json():
-    [kept] = as_json(rounds_of("ours", "ours", "idle statements/s", 0.4, 0.6, 0.5))
+    [kept] = as_json(rounds_of("ours", "ours", "idle statements/s", 0.4, 0.6, 0.5), GOALS, TABLES)
 
     assert (kept["goal"], kept["value"], kept["lowest_round"], kept["met"]) == ("G9", 0.5, 0.4, True)
+
+
+def test_a_goal_may_be_about_some_settings_of_a_peer_only():
+    goal = Goal(id="G6", measure=DRAIN, over="peer", among="queued", at_least=3)
+    samples = [
+        *rounds_of("ours", "ours", DRAIN, 300.0),
+        *rounds_of("peer, in memory", "peer", DRAIN, 200.0),
+        *rounds_of("peer, queued", "peer", DRAIN, 100.0),
+    ]
+
+    [verdict] = verdicts(samples, [goal], TABLES)
+
+    assert (verdict.value, verdict.goal.text) == (3.0, f"{DRAIN} ÷ peer, queued")
+
+
+def test_a_goal_may_be_about_some_contenders_of_ours_only():
+    goal = Goal(id="G6", measure=DRAIN, of="threads", at_least=100)
+    samples = [*rounds_of("on threads", "ours", DRAIN, 300.0), *rounds_of("on the loop", "ours", DRAIN, 20.0)]
+
+    assert [verdict.contender for verdict in verdicts(samples, [goal], TABLES)] == ["on threads"]

@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tasks.bench import Bench, MeasureFailed, answer_in
-from benchmarks.tasks.command import parse, sizes_of
-from benchmarks.tasks.contenders import CONTENDERS, Contender, Engine
+from benchmarks.bench import Bench, MeasureFailed, answer_in
+from benchmarks.command import parse, sizes_of
+from benchmarks.contenders import Contender, Engine
+from benchmarks.environments import CannotInstall, interpreter_for, without_directories
+from benchmarks.observed import cpu_seconds, peak_memory
+from benchmarks.remarks import remarks
+from benchmarks.tasks.command import BENCHMARK
+from benchmarks.tasks.contenders import CONTENDERS
 from benchmarks.tasks.engines.documents import document
-from benchmarks.tasks.environments import CannotInstall, interpreter_for
-from benchmarks.tasks.measures import cpu_seconds
 from benchmarks.tasks.plan import DOCUMENT_SIZES, steps_of
 from benchmarks.tasks.producers import rate_of, without_notify
-from benchmarks.tasks.sizes import GOALS_ARE_ABOUT, QUICK, remarks
-from benchmarks.tasks.summary import MEASURES
+from benchmarks.tasks.sizes import GOALS_ARE_ABOUT, QUICK
+from benchmarks.tasks.tables import MEASURES
 
 PAIRS = ["finished", "tomorrow", "old-transaction", "producers", "payloads"]
 
@@ -75,29 +78,31 @@ def test_a_document_has_the_size_asked_for(size: int):
 
 
 def test_a_run_with_the_sizes_of_the_goals_has_nothing_to_remark():
-    assert list(remarks(sizes_of(parse([])))) == []
+    assert list(remarks(sizes_of(BENCHMARK, parse(BENCHMARK, [])), GOALS_ARE_ABOUT)) == []
 
 
 def test_a_quick_run_says_of_every_size_that_it_is_smaller():
-    assert len(list(remarks(sizes_of(parse(["--quick"]))))) == len(fields(GOALS_ARE_ABOUT))
+    sizes = sizes_of(BENCHMARK, parse(BENCHMARK, ["--quick"]))
+
+    assert len(list(remarks(sizes, GOALS_ARE_ABOUT))) == len(fields(GOALS_ARE_ABOUT))
 
 
 def test_a_size_can_be_lowered_by_itself():
-    sizes = sizes_of(parse(["--finished", "100000", "--soak", "50000"]))
+    sizes = sizes_of(BENCHMARK, parse(BENCHMARK, ["--finished", "100000", "--soak", "50000"]))
 
-    assert list(remarks(sizes)) == [
+    assert list(remarks(sizes, GOALS_ARE_ABOUT)) == [
         "finished: 100 000 instead of 5 000 000",
         "soak: 50 000 instead of 1 000 000",
     ]
 
 
 def test_a_size_asked_for_goes_before_quick():
-    assert sizes_of(parse(["--quick", "--rounds", "2"])).rounds == 2
+    assert sizes_of(BENCHMARK, parse(BENCHMARK, ["--quick", "--rounds", "2"])).rounds == 2
 
 
 def test_an_unknown_measure_is_refused(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
-        parse(["--measure", "drain,speed"])
+        parse(BENCHMARK, ["--measure", "drain,speed"])
 
     assert "no measure 'speed'" in capsys.readouterr().err
 
@@ -134,3 +139,20 @@ def test_a_process_that_is_gone_has_no_cpu_time():
 def test_an_adapter_that_does_not_answer_fails_with_its_last_words():
     with pytest.raises(MeasureFailed, match="bulk: no such table"):
         answer_in("starting\n", "Traceback\nno such table\n", what="bulk")
+
+
+def test_why_a_peer_could_not_be_installed_says_nothing_of_where():
+    said = "ERROR: Invalid member in the tar file /tmp/pip-1/peer.tar.gz: '../README.md' is outside"
+
+    assert without_directories(said) == "ERROR: Invalid member in the tar file peer.tar.gz: '../README.md' is outside"
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
+def test_the_peak_memory_of_a_process_is_never_less_than_it_has_now():
+    held = bytearray(32 * 1024 * 1024)
+
+    assert len(held) / 2**20 < (peak_memory(os.getpid()) or 0)
+
+
+def test_a_process_that_is_gone_had_no_memory():
+    assert peak_memory(2**22 + 1) is None

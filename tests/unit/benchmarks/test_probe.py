@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.tasks.engines import probe
+from benchmarks.engines import probe
 
 
 def test_hits_and_numbered_starts_can_be_read_by_another_process(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.tasks.engines.probe import hit
+from benchmarks.engines.probe import hit
 from catbird_django import task
 
 

@@ -96,6 +96,21 @@ class Postgres:
             statement = sql.SQL("ALTER DATABASE {} SET log_statement = 'all'")
             connection.execute(statement.format(sql.Identifier(database)))
 
+    def log_durations_of(self, database: str) -> None:
+        """Log every statement in a database with its duration, but not its parameters."""
+        with self.connect() as connection:
+            for setting in ("log_min_duration_statement", "log_parameter_max_length"):
+                statement = sql.SQL("ALTER DATABASE {} SET {} = 0")
+                connection.execute(statement.format(sql.Identifier(database), sql.Identifier(setting)))
+
+    def wal_position(self) -> int:
+        """How many bytes the server has written to its log so far."""
+        return int(str(self._value("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")))
+
+    def deadlocks_in(self, database: str) -> int:
+        """How many deadlocks there were in a database, as its statistics have it; sessions that ended have reported."""
+        return int(str(self._value("SELECT deadlocks FROM pg_stat_database WHERE datname = %s", database)))
+
     def checkpoint(self) -> None:
         """Write out what is dirty, so that one contender does not pay for the one before."""
         with self.connect() as connection:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.tasks.contenders import OURS
+from benchmarks.contenders import OURS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,41 +37,13 @@ class Spread:
         return f"{_number(self.median)} ({_number(self.lowest)}–{_number(self.highest)})"  # noqa: RUF001
 
 
-# The tables, each with its columns; whether more is better, or None where a ratio would say nothing.
-TABLES: list[dict[str, bool | None]] = [
-    {
-        "drain, 1 process": True,
-        "drain, 2 processes": True,
-        "bulk enqueue": True,
-        "single enqueue": True,
-        "pick-up p50, ms": False,
-        "pick-up p99, ms": False,
-        "idle statements/s": False,
-        "idle CPU, %": False,
-    },
-    {"bulk enqueue, 50 B": True, "bulk enqueue, 830 B": True},
-    {
-        "drain, nothing finished": True,
-        "drain, finished rows": True,
-        "drain, nothing for tomorrow": True,
-        "drain, jobs for tomorrow": True,
-    },
-    {
-        "soak, first slice": True,
-        "soak, slowest slice": True,
-        "soak, last slice": True,
-        "soak, dead share": None,
-        "soak, ran dry": None,
-    },
-    {"steady, no old transaction": True, "steady, old transaction": True},
-    {
-        "8 producers, no wake-ups": True,
-        "8 producers, wake-ups": True,
-        "8 producers alone, no wake-ups": True,
-        "8 producers alone, wake-ups": True,
-    },
-]
-MEASURES = {measure: more_is_better for columns in TABLES for measure, more_is_better in columns.items()}
+# Tables, each with its columns; whether more is better, or None where a ratio would say nothing.
+Tables = Sequence[Mapping[str, bool | None]]
+
+
+def measures_in(tables: Tables) -> dict[str, bool | None]:
+    """All columns; whether more is better."""
+    return {measure: more_is_better for columns in tables for measure, more_is_better in columns.items()}
 
 
 def spread_of(values: Iterable[float]) -> Spread:
@@ -79,29 +51,29 @@ def spread_of(values: Iterable[float]) -> Spread:
     return Spread(statistics.median(ordered), ordered[0], ordered[-1], len(ordered))
 
 
-def spreads(samples: Sequence[Sample]) -> dict[str, dict[str, Spread]]:
+def spreads(samples: Sequence[Sample], tables: Tables) -> dict[str, dict[str, Spread]]:
     """By contender, then by measure, in the order in which they were measured."""
     names = dict.fromkeys(sample.contender for sample in samples)
     return {
         name: {
             measure: spread_of(values)
-            for measure in MEASURES
+            for measure in measures_in(tables)
             if (values := [s.value for s in samples if s.contender == name and s.measure == measure])
         }
         for name in names
     }
 
 
-def ratios(samples: Sequence[Sample]) -> dict[str, dict[str, str]]:
+def ratios(samples: Sequence[Sample], tables: Tables) -> dict[str, dict[str, str]]:
     """Our contenders over the best of each other engine, per measure: the ratio of medians, and which it was."""
-    found = spreads(samples)
+    found = spreads(samples, tables)
     engine_of = {sample.contender: sample.engine for sample in samples}
     ours = [name for name in found if engine_of[name] == OURS]
     others = dict.fromkeys(engine for engine in engine_of.values() if engine != OURS)
     return {
         f"{mine} ÷ {other}": {
             measure: f"{found[mine][measure].median / best[1]:.2f}× of {best[0]}"  # noqa: RUF001
-            for measure, more_is_better in MEASURES.items()
+            for measure, more_is_better in measures_in(tables).items()
             if more_is_better is not None
             and measure in found[mine]
             and (best := _best(found, [n for n in found if engine_of[n] == other], measure, more_is_better)) is not None
@@ -112,12 +84,13 @@ def ratios(samples: Sequence[Sample]) -> dict[str, dict[str, str]]:
     }
 
 
-def table(samples: Sequence[Sample]) -> str:
+def table(samples: Sequence[Sample], tables: Tables) -> str:
     """Every contender's medians, as Markdown, and our ratios below."""
-    found = spreads(samples)
-    lines = [line for columns in TABLES for line in _lines_of(list(columns), found)]
-    for pair, by_measure in ratios(samples).items():
-        lines += [f"{pair}:", *(f"    {measure}: {ratio}" for measure, ratio in by_measure.items())]
+    found = spreads(samples, tables)
+    lines = [line for columns in tables for line in _lines_of(list(columns), found)]
+    for pair, by_measure in ratios(samples, tables).items():
+        if by_measure:
+            lines += [f"{pair}:", *(f"    {measure}: {ratio}" for measure, ratio in by_measure.items())]
     return "\n".join(lines)
 
 
@@ -132,14 +105,14 @@ def _lines_of(columns: Sequence[str], found: dict[str, dict[str, Spread]]) -> li
     return [row(head), row(["---"] * len(head)), *map(row, rows), ""] if rows else []
 
 
-def as_json(samples: Sequence[Sample]) -> dict[str, Any]:
+def as_json(samples: Sequence[Sample], tables: Tables) -> dict[str, Any]:
     return {
         "samples": [asdict(sample) for sample in samples],
         "medians": {
             name: {measure: asdict(spread) for measure, spread in found.items()}
-            for name, found in spreads(samples).items()
+            for name, found in spreads(samples, tables).items()
         },
-        "ratios": ratios(samples),
+        "ratios": ratios(samples, tables),
     }
 
 

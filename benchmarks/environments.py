@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.tasks.contenders import Engine
+from benchmarks.contenders import Engine
 
 PATIENCE = 600  # seconds for one installation
 QUIETLY = ("-q", "--no-input", "--disable-pip-version-check")
@@ -66,7 +67,12 @@ def _run(command: list[str]) -> None:
         raise CannotInstall(f"installing took longer than {PATIENCE} s") from error
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise CannotInstall(lines[-1] if lines else f"{Path(command[0]).name} said nothing")
+        raise CannotInstall(without_directories(lines[-1]) if lines else f"{Path(command[0]).name} said nothing")
+
+
+def without_directories(text: str) -> str:
+    """The text with files and addresses by their last name only: their place is this machine's business."""
+    return re.sub(r"/\S*/", "", text)
 
 
 def versions_of(engine: Engine, python: Path) -> dict[str, str]:

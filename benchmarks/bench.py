@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tasks.contenders import Contender
-from benchmarks.tasks.engines.probe import DIRECTORY
-from benchmarks.tasks.servers import Postgres
+from benchmarks.contenders import Contender
+from benchmarks.engines.exchange import ANSWER
+from benchmarks.engines.probe import DIRECTORY
+from benchmarks.servers import Postgres
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 CALL_WITHIN = 300.0  # seconds
 STOP_WITHIN = 5.0
-ANSWER = "ANSWER "
 
 NOTHING: dict[str, str] = {}
 
@@ -49,7 +49,7 @@ class Bench:
 
     @property
     def template(self) -> str:
-        return f"bench_{self.contender.engine.module}"
+        return "bench_" + self.contender.engine.module.removeprefix("benchmarks.").replace(".engines.", "_")
 
     @contextlib.contextmanager
     def fresh_database(self, *, template: str | None = None) -> Iterator[str]:
@@ -123,7 +123,7 @@ class Bench:
             stop(processes)
 
     def _command(self, words: Sequence[object]) -> list[str]:
-        return [str(self.python), "-m", f"benchmarks.tasks.engines.{self.contender.engine.module}", *map(str, words)]
+        return [str(self.python), "-m", self.contender.engine.module, *map(str, words)]
 
     def _environment(self, probes: Path, database: str) -> dict[str, str]:
         return {
@@ -132,7 +132,7 @@ class Bench:
             "BENCH_OPTIONS": json.dumps(dict(self.contender.options)),
             "BENCH_REDIS": self.redis or "",
             DIRECTORY: str(probes),
-            "DJANGO_SETTINGS_MODULE": "benchmarks.tasks.engines.catbird_site.settings",
+            "DJANGO_SETTINGS_MODULE": self.contender.engine.settings,
             "PYTHONPATH": str(CHECKOUT),
             "PYTHONWARNINGS": "ignore",
         }

@@ -1,0 +1,1 @@
+"""The smallest Django project with our flows in it."""
