@@ -55,6 +55,12 @@ CONTENDERS = [
     Contender(name="catbird's SQL alone", engine=SQL_ALONE, options={"shapes": []}, is_main=False),
     Contender(name="dbos, sync workflow, 100 at once", engine=DBOS, options={"shapes": STRAIGHT}),
     Contender(
+        name="dbos, sync workflow, 20 at once",
+        engine=DBOS,
+        options={"shapes": STRAIGHT, "concurrency": 20, "poll": 0.02},
+        is_main=False,
+    ),
+    Contender(
         name="dbos, async workflow, gather, 100 at once", engine=DBOS, options={"handlers": "async"}, is_main=False
     ),
     Contender(
@@ -63,11 +69,26 @@ CONTENDERS = [
         options={"handlers": "children", "shapes": FANNING},
         is_main=False,
     ),
+    Contender(
+        name="dbos, queued children, 10 at once",
+        engine=DBOS,
+        options={"handlers": "children", "shapes": FANNING, "concurrency": 10, "poll": 0.02},
+        is_main=False,
+    ),
     Contender(name="absurd, steps of one task", engine=ABSURD),
     Contender(
-        name="absurd, child tasks, 1 parent at once",
+        name="absurd, steps of one task, async SDK", engine=ABSURD, options={"handlers": "async", "concurrency": 20}
+    ),
+    Contender(
+        name="absurd, child tasks, a step waits for each",
         engine=ABSURD,
         options={"handlers": "children", "shapes": FANNING},
+        is_main=False,
+    ),
+    Contender(
+        name="absurd, child tasks, a step waits for all",
+        engine=ABSURD,
+        options={"handlers": "children", "waits": "all", "shapes": FANNING},
         is_main=False,
     ),
     Contender(name="waymark", engine=WAYMARK),

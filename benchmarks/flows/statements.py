@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LINE = re.compile(r"\[(\d+)\] LOG:  duration: ([\d.]+) ms  (parse|bind|execute|statement)[^:]*: (.*)")
+LINE = re.compile(r"\[(\d+)\] LOG:  duration: ([\d.]+) ms  (parse|bind|execute|statement)[^:]*: (.*(?:\n\t.*)*)")
 EXECUTED = ("execute", "statement")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One that was executed: its first line, and how long parsing, binding and executing it took together."""
+    """One that was executed, and how long parsing, binding and executing it took together."""
 
     text: str
     milliseconds: float

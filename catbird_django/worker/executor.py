@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 import django.db
-from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 from catbird_django.client.context import Reporter
 from catbird_django.client.interrupts import Cancel, CancelRequested, CompleteEarly, Retry, Skip, Snooze
 from catbird_django.engine.items import ItemClaim
-from catbird_django.engine.steps import Claim
+from catbird_django.engine.steps import Claim, StepClaim
 from catbird_django.errors import DefinitionError, HandlerTimeout
 from catbird_django.failpoints import reach
 from catbird_django.worker.atomic import Transactions
@@ -143,7 +143,7 @@ class Executor:
         """Run an async handler on the current loop; `threads` is where its sync_to_async calls run."""
         handler = self._handlers[claim.handler_id]
         try:
-            arguments = self._arguments(handler, claim)
+            arguments = await self._arguments_on_loop(handler, claim)
             outcome: Outcome = await self._done_async(handler, claim, arguments)
         except BaseException as error:  # noqa: BLE001 - as above; CancelledError included
             outcome = self._failed(handler, claim, error)
@@ -180,6 +180,12 @@ class Executor:
         arguments = handler.arguments(claim, self._reporter_for)
         reach("before-handler")
         return arguments
+
+    async def _arguments_on_loop(self, handler: Handler, claim: Claim) -> list[Any]:
+        """The same; lists of maps are read from the database, and that is done on a thread."""
+        if isinstance(claim, StepClaim | ItemClaim) and claim.lists:
+            return await sync_to_async(self._arguments)(handler, claim)
+        return self._arguments(handler, claim)
 
     def _refuse_late(self, claim: Claim) -> None:
         """Refuse what was canceled, or should not be begun any more, while it waited for its turn."""

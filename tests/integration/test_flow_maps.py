@@ -80,6 +80,20 @@ def test_a_list_of_any_length_is_mapped_and_taken_as_a_whole(count: int) -> None
     assert run.wait(timeout=5) == [count, count * (count - 1), 1]
 
 
+def test_an_async_step_takes_a_whole_list_too() -> None:
+    """F14a: the list is read from the database, which async code may not do on its loop."""
+    flow = doubling()
+
+    @flow.step
+    async def total(double: list[int]) -> int:
+        return sum(double)
+
+    run = flow.run(list(range(300)))
+    work_off()
+
+    assert run.wait(timeout=5) == 89700
+
+
 @pytest.mark.parametrize("value", [None, 3, "123", {"a": 1}])
 def test_a_map_over_what_is_no_list_fails_at_once(value: Any) -> None:
     flow = Flow("numbers")
