@@ -18,6 +18,7 @@ SIGNAL = Function(
     refusal="text",
     message="text",
     notify="boolean",
+    override="boolean",
 )
 FIND = Function("cb_find_signal", run_id="bigint", step="text")
 
@@ -45,9 +46,13 @@ def signal_flow(
     dedupe_id: str | None = None,
     refusal: SignalVerdict | None = None,
     message: str = "",
+    override: bool = False,
     using: str,
 ) -> SignalAnswer:
-    """Give a step its signal, or write down why the caller refuses to; say what became of it."""
+    """Give a step its signal, or write down why the caller refuses to; say what became of it.
+
+    With `override` four eyes do not matter: the caller knows that this actor may.
+    """
     [(verdict, queue)] = SIGNAL.rows(
         using,
         run_id=run_id,
@@ -58,6 +63,7 @@ def signal_flow(
         refusal=None if refusal is None else refusal.value,
         message=message,
         notify=False,
+        override=override,
     )
     return SignalAnswer(SignalVerdict(verdict), queue)
 

@@ -299,6 +299,8 @@ class Migration(migrations.Migration):
                 ('items_canceled', models.IntegerField(db_default=0, verbose_name='items canceled')),
                 ('items_ended_from', models.IntegerField(help_text='While its run is being ended: none from this index on is queued.', null=True, verbose_name='items ended from')),
                 ('signaled_at', models.DateTimeField(help_text='When its signal requirement was met.', null=True, verbose_name='signaled at')),
+                ('signal_due_at', models.DateTimeField(help_text='Until when its signal is waited for.', null=True, verbose_name='signal due at')),
+                ('signal_overdue_at', models.DateTimeField(help_text='When its signal was found not to have come in time.', null=True, verbose_name='signal overdue since')),
                 ('queued_at', models.DateTimeField(help_text='When everything it needs was there.', null=True, verbose_name='queued at')),
                 ('started_at', models.DateTimeField(help_text='When it was first claimed.', null=True, verbose_name='started at')),
                 ('finished_at', models.DateTimeField(null=True, verbose_name='finished at')),
@@ -634,6 +636,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='steprun',
             index=models.Index(condition=models.Q(('status', 'canceling')), fields=['cancel_requested_at'], name='cb_step_runs_canceling'),
+        ),
+        migrations.AddIndex(
+            model_name='steprun',
+            index=models.Index(condition=models.Q(('signal_due_at__isnull', False), ('signal_overdue_at__isnull', True), ('status', 'waiting_for_signal')), fields=['signal_due_at'], name='cb_step_runs_signal_due'),
         ),
         migrations.AddConstraint(
             model_name='steprun',

@@ -215,6 +215,12 @@ class StepRun(models.Model):
         help_text=_("While its run is being ended: none from this index on is queued."),
     )
     signaled_at = models.DateTimeField(_("signaled at"), null=True, help_text=_("When its signal requirement was met."))
+    signal_due_at = models.DateTimeField(
+        _("signal due at"), null=True, help_text=_("Until when its signal is waited for.")
+    )
+    signal_overdue_at = models.DateTimeField(
+        _("signal overdue since"), null=True, help_text=_("When its signal was found not to have come in time.")
+    )
     queued_at = models.DateTimeField(_("queued at"), null=True, help_text=_("When everything it needs was there."))
     started_at = models.DateTimeField(_("started at"), null=True, help_text=_("When it was first claimed."))
     finished_at = models.DateTimeField(_("finished at"), null=True)
@@ -250,6 +256,11 @@ class StepRun(models.Model):
             ),
             models.Index(
                 fields=["cancel_requested_at"], name="cb_step_runs_canceling", condition=Q(status="canceling")
+            ),
+            models.Index(
+                fields=["signal_due_at"],
+                name="cb_step_runs_signal_due",
+                condition=Q(status="waiting_for_signal", signal_due_at__isnull=False, signal_overdue_at__isnull=True),
             ),
         ]
         constraints = [

@@ -29,7 +29,13 @@ BEGIN
         SELECT 'signal', step.name,
                jsonb_build_object(
                    'permission', step.signal -> 'permission', 'groups', step.signal -> 'groups',
-                   'users', step.signal -> 'users'
+                   'users', step.signal -> 'users', 'quorum', step.signal -> 'quorum',
+                   'given', (
+                       SELECT count(*) FROM cb_signals AS given
+                       WHERE given.flow_run_id = run.flow_run_id AND given.step = step.name AND given.verdict = 'accepted'
+                   ),
+                   'due', run.signal_due_at,
+                   'escalated_to', CASE WHEN run.signal_overdue_at IS NOT NULL THEN step.signal ->> 'escalate_to' END
                )
         WHERE step.signal IS NOT NULL AND run.signaled_at IS NULL
           AND run.status IN ('waiting_for_dependencies', 'waiting_for_signal')

@@ -15,6 +15,7 @@ DECLARE
     v_lost record;
     v_overdue record;
     v_items record;
+    v_signals record;
     v_expired integer;
 BEGIN
     v_expired := _cb_expire_flows(p_limit);
@@ -23,9 +24,12 @@ BEGIN
     SELECT * INTO v_lost FROM _cb_take_back_lost_steps(p_limit);
     PERFORM _cb_end_overdue_canceling_steps(p_limit, p_cancel_grace);
     SELECT * INTO v_items FROM _cb_tick_items(p_limit, p_cancel_grace);
+    SELECT * INTO v_signals FROM _cb_end_waits_for_signals(p_limit);
 
-    queues := v_due.queues || v_lost.queues || v_overdue.queues || v_items.queues;
-    run_count := greatest(v_expired, v_overdue.run_count, v_due.run_count, v_lost.run_count, v_items.item_count);
+    queues := v_due.queues || v_lost.queues || v_overdue.queues || v_items.queues || v_signals.queues;
+    run_count := greatest(
+        v_expired, v_overdue.run_count, v_due.run_count, v_lost.run_count, v_items.item_count, v_signals.run_count
+    );
     lost_count := v_lost.run_count + v_items.lost_count;
     next_due_in := least(
         (SELECT min(run.visible_at) FROM cb_step_runs AS run WHERE run.status = 'queued' AND run.visible_at IS NOT NULL),
@@ -34,6 +38,11 @@ BEGIN
             WHERE item.status = 'queued' AND item.visible_at < 'infinity'
         ),
         (SELECT min(run.deadline_at) FROM cb_step_runs AS run WHERE run.deadline_at IS NOT NULL AND run.finished_at IS NULL),
+        (
+            SELECT min(run.signal_due_at)
+            FROM cb_step_runs AS run
+            WHERE run.status = 'waiting_for_signal' AND run.signal_due_at IS NOT NULL AND run.signal_overdue_at IS NULL
+        ),
         (
             SELECT min(run.expires_at)
             FROM cb_flow_runs AS run

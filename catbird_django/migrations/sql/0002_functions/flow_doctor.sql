@@ -294,19 +294,23 @@ BEGIN
 END;
 $$;
 
--- Steps whose signal was accepted more than once, or counted without one that was accepted, or the other way round.
+-- Steps whose signal was accepted too often or twice from one person, that count it without enough that were accepted, or
+-- the other way round (invariant 11).
 CREATE OR REPLACE FUNCTION _cb_doctor_signals()
 RETURNS TABLE (check_id text, subject text, run_kind text, run_id bigint, message text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN QUERY
     WITH accepted AS (
-        SELECT given.flow_run_id, given.step, count(*) AS given_count
+        SELECT given.flow_run_id, given.step, count(*) AS given_count,
+               count(given.actor) FILTER (WHERE given.actor <> '')
+                   - count(DISTINCT given.actor) FILTER (WHERE given.actor <> '') AS repeated
         FROM cb_signals AS given
         WHERE given.verdict = 'accepted'
         GROUP BY given.flow_run_id, given.step
     ), waited AS (
-        SELECT run.id, run.flow_run_id, step.name, run.signaled_at
+        SELECT run.id, run.flow_run_id, step.name, run.signaled_at,
+               coalesce((step.signal ->> 'quorum')::integer, 1) AS quorum
         FROM cb_step_runs AS run
         JOIN cb_steps AS step ON step.id = run.step_id
         WHERE step.signal IS NOT NULL
@@ -318,7 +322,11 @@ BEGIN
     FROM accepted
     FULL JOIN waited ON waited.flow_run_id = accepted.flow_run_id AND waited.name = accepted.step
     LEFT JOIN cb_flow_runs AS flow_run ON flow_run.id = coalesce(accepted.flow_run_id, waited.flow_run_id)
-    WHERE coalesce(accepted.given_count, 0) <> (waited.signaled_at IS NOT NULL)::integer;
+    WHERE waited.id IS NULL
+       OR coalesce(accepted.repeated, 0) > 0
+       OR coalesce(accepted.given_count, 0) > waited.quorum
+       OR (waited.signaled_at IS NULL AND coalesce(accepted.given_count, 0) >= waited.quorum)
+       OR (waited.signaled_at IS NOT NULL AND coalesce(accepted.given_count, 0) = 0);
 END;
 $$;
 

@@ -159,8 +159,13 @@ BEGIN
     END IF;
     IF v_waiting IS NOT NULL THEN
         UPDATE cb_step_runs AS run
-        SET status = 'waiting_for_signal'
-        WHERE run.id = ANY (v_waiting) AND run.status <> 'waiting_for_signal';
+        SET status = 'waiting_for_signal',
+            signal_due_at = _cb_now() + make_interval(secs => (step.signal ->> 'deadline')::double precision)
+        FROM cb_steps AS step
+        WHERE run.id = ANY (v_waiting) AND run.status <> 'waiting_for_signal' AND step.id = run.step_id;
+        IF FOUND THEN
+            PERFORM _cb_wake_tick_for_signals(v_waiting);
+        END IF;
     END IF;
     IF v_ready IS NOT NULL THEN
         SELECT * INTO v_begun FROM _cb_begin_steps(v_ready, v_has_maps);
