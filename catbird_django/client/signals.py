@@ -24,6 +24,8 @@ def signal_flow(
     *,
     actor: str = "",
     dedupe_id: str | None = None,
+    override_four_eyes: bool = False,
+    refusal: SignalVerdict | None = None,
     using: str | None = None,
 ) -> None:
     """Give a step of a flow run the signal that it waits for, or will wait for.
@@ -31,6 +33,9 @@ def signal_flow(
     The payload may be the typed value or its JSON form; it is checked against the signal's type where this process
     declares it. Raise SignalRefused, with the verdict, when it does not count: that is on record too. The same
     `dedupe_id` again gets the first answer. Joins the current transaction of the database.
+
+    Who may give it is for the caller to know: who must not, for one (`refusal=SignalVerdict.NOT_ALLOWED`, which is
+    put on record), or who may although they started the run (`override_four_eyes`).
     """
     run_id, name, actor = checked_run_id(run_id), _step_name(step), checked_actor(actor)
     dedupe_id = None if dedupe_id is None else checked_key("dedupe_id", dedupe_id)
@@ -41,7 +46,16 @@ def signal_flow(
         verdict = _record_malformed(run_id, name, payload, str(error), actor, dedupe_id, using)
         _refuse_unless_accepted(verdict, run_id, name, error)
         return
-    answer = engine.signal_flow(run_id, name, text, actor=actor, dedupe_id=dedupe_id, using=using)
+    answer = engine.signal_flow(
+        run_id,
+        name,
+        text,
+        actor=actor,
+        dedupe_id=dedupe_id,
+        refusal=refusal,
+        override=override_four_eyes,
+        using=using,
+    )
     if answer.verdict is SignalVerdict.ACCEPTED:
         wake_after_commit(answer.queue or "default", using=using)
         wake_tick_after_commit(using=using)  # what it lets go on may have a delay

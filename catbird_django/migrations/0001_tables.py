@@ -148,7 +148,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'flow run',
                 'verbose_name_plural': 'flow runs',
                 'db_table': 'cb_flow_runs',
-                'permissions': [('send_signal', 'Can give signals to runs')],
+                'permissions': [('send_signal', 'Can give signals to runs'), ('override_four_eyes', 'Can give signals to runs that they have started, under four eyes')],
                 'default_permissions': ('view',),
             },
         ),

@@ -97,7 +97,10 @@ class FlowRun(models.Model):
         verbose_name = _("flow run")
         verbose_name_plural = _("flow runs")
         default_permissions = ("view",)
-        permissions = [("send_signal", _("Can give signals to runs"))]
+        permissions = [
+            ("send_signal", _("Can give signals to runs")),
+            ("override_four_eyes", _("Can give signals to runs that they have started, under four eyes")),
+        ]
         indexes = [
             models.Index(
                 fields=["expires_at"],

@@ -24,8 +24,9 @@ from catbird_django.engine.cancel import cancel_tasks
 from catbird_django.engine.flow_cancel import cancel_flows
 from catbird_django.errors import RunNotFinished, RunNotFound
 from catbird_django.models import FlowRun, TaskRun
-from catbird_django.monitoring.permissions import CANCEL_RUN, RETRY_RUN, SEND_SIGNAL
-from catbird_django.statuses import RunKind
+from catbird_django.monitoring.approvers import may_give
+from catbird_django.monitoring.permissions import CANCEL_RUN, OVERRIDE_FOUR_EYES, RETRY_RUN, SEND_SIGNAL
+from catbird_django.statuses import RunKind, SignalVerdict
 
 BATCH = 500
 
@@ -38,6 +39,9 @@ class Actor(Protocol):
 
     def require(self, permission: str) -> None:
         """Raise PermissionDenied if they must not."""
+
+    def may_give(self, run_id: int, step: str, *, using: str) -> bool:
+        """Whether the declaration of a step's signal leaves it to them."""
 
     def note(self, run_ids: Sequence[int], message: str, *, kind: RunKind = RunKind.TASK) -> None:
         """Keep on record that they did something to these runs."""
@@ -56,6 +60,9 @@ class Person:
     def require(self, permission: str) -> None:
         if not self.user.has_perm(permission):
             raise PermissionDenied(permission)
+
+    def may_give(self, run_id: int, step: str, *, using: str) -> bool:
+        return may_give(self.user, run_id, step, using=using)
 
     def note(self, run_ids: Sequence[int], message: str, *, kind: RunKind = RunKind.TASK) -> None:
         if not run_ids or not apps.is_installed("django.contrib.admin"):
@@ -84,6 +91,9 @@ class Shell:
 
     def require(self, permission: str) -> None:
         pass
+
+    def may_give(self, run_id: int, step: str, *, using: str) -> bool:  # noqa: ARG002 - as a Person's
+        return True
 
     def note(self, run_ids: Sequence[int], message: str, *, kind: RunKind = RunKind.TASK) -> None:
         pass
@@ -133,14 +143,35 @@ def cancel_runs(
 
 
 def send_signal(
-    actor: Actor, run_id: int, step: str, payload: Any, *, dedupe_id: str | None = None, using: str | None = None
+    actor: Actor,
+    run_id: int,
+    step: str,
+    payload: Any,
+    *,
+    dedupe_id: str | None = None,
+    override_four_eyes: bool = False,
+    using: str | None = None,
 ) -> None:
     """Give a step of a flow run its signal.
 
-    Raise PermissionDenied if the actor must not, and SignalRefused when it does not count.
+    Raise PermissionDenied if the actor must give none at all, and SignalRefused when it does not count: also when it is
+    not left to this actor, which is on record then.
     """
     actor.require(SEND_SIGNAL)
-    signal_flow(run_id, step, payload, actor=actor.name, dedupe_id=dedupe_id, using=using)
+    if override_four_eyes:
+        actor.require(OVERRIDE_FOUR_EYES)
+    using = using or get_settings().database
+    refusal = None if actor.may_give(run_id, step, using=using) else SignalVerdict.NOT_ALLOWED
+    signal_flow(
+        run_id,
+        step,
+        payload,
+        actor=actor.name,
+        dedupe_id=dedupe_id,
+        override_four_eyes=override_four_eyes,
+        refusal=refusal,
+        using=using,
+    )
     actor.note([run_id], f"Signaled {step}.", kind=RunKind.FLOW)
 
 

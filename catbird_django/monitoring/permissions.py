@@ -8,6 +8,7 @@ VIEW_PAYLOAD = "catbird.view_payload"
 CANCEL_RUN = "catbird.cancel_run"
 RETRY_RUN = "catbird.retry_run"
 SEND_SIGNAL = "catbird.send_signal"
+OVERRIDE_FOUR_EYES = "catbird.override_four_eyes"
 
 
 class HasPermissions(Protocol):
