@@ -66,6 +66,32 @@ def test_a_worker_that_is_stopped_while_it_enters_itself_leaves_nothing_behind(s
     assert not Worker.objects.filter(stopped_at=None).exists()
 
 
+def has_been_called(function: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE %s",
+            [f"%{function}%"],
+        )
+        return bool(cursor.fetchone()[0])
+
+
+def test_a_worker_whose_row_is_locked_for_a_moment_marks_itself_as_stopped_all_the_same(
+    start_worker: StartWorker,
+) -> None:
+    """A producer that wakes it, say, or a thread of its own, has just written the row."""
+    process = start_worker(CATBIRD=SETTINGS)
+    until(lambda: Worker.objects.exclude(sleeping_since=None).exists(), seconds=30)
+
+    with second_session() as session:
+        session.execute("SELECT id FROM cb_workers FOR UPDATE")
+        process.send_signal(signal.SIGTERM)
+        until(lambda: has_been_called("cb_stop_worker"))
+
+    assert process.wait(timeout=GRACE + 10) == 0
+    assert not Worker.objects.filter(stopped_at=None).exists()
+
+
 @pytest.mark.parametrize("name", ["take_time", "be_deaf"])
 def test_a_busy_worker_releases_what_does_not_end_in_time(start_worker: StartWorker, name: str) -> None:
     """On a thread, and in a process of its own."""
