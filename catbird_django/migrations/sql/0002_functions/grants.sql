@@ -48,7 +48,7 @@ REVOKE ALL ON FUNCTION cb_revoke(name) FROM PUBLIC;
 CREATE OR REPLACE FUNCTION _cb_producer_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
-    SELECT 'cb_find_signal, cb_run_flows, cb_run_tasks, cb_signal_flow, cb_wake_tick, cb_wake_workers'
+    SELECT 'cb_find_signal, cb_run_flows, cb_run_task, cb_run_tasks, cb_signal_flow, cb_wake_tick, cb_wake_workers'
 $$;
 
 -- All our functions but those that grant, as a list for GRANT.
@@ -94,8 +94,8 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         cb_log_steps, cb_log_tasks, cb_ping_worker, cb_prune_tasks, cb_read_flow_runs, cb_read_items, cb_read_step_runs,
         cb_read_task_runs, cb_register_flows, cb_register_tasks, cb_register_worker, cb_release_items, cb_release_steps,
         cb_release_tasks, cb_renew_worker, cb_report_items, cb_report_steps, cb_report_tasks, cb_retry_flows,
-        cb_retry_tasks, cb_run_flows, cb_run_tasks, cb_schema_version, cb_set_listening, cb_signal_flow, cb_skip_steps,
-        cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers, cb_watch, cb_writers
+        cb_retry_tasks, cb_run_flows, cb_run_task, cb_run_tasks, cb_schema_version, cb_set_listening, cb_signal_flow,
+        cb_skip_steps, cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers, cb_watch, cb_writers
     '
 $$;
 
