@@ -48,6 +48,11 @@ class Contender:
     """The worker's command line after `python`; the adapter's own when empty."""
     is_main: bool = True
     """Whether enqueueing, pick-up and idling are measured too; settings that only concern drains are not."""
+    only: Sequence[str] = ()
+    """The kinds that these settings concern, and nothing else is measured; all when empty."""
+
+    def takes_part_in(self, kind: str) -> bool:
+        return kind in self.only if self.only else self.is_main or kind == "drain"
 
 
 def names_of(contenders: Sequence[Contender]) -> list[str]:

@@ -109,6 +109,13 @@ CONTENDERS = [
         worker=_WORKER,
         is_main=False,
     ),
+    Contender(
+        name="catbird, prepared statements",
+        engine=CATBIRD,
+        options={"prepare_threshold": 5},
+        worker=_WORKER,
+        only=["enqueue"],
+    ),
     Contender(name="pgqueuer, batch 100", engine=PGQUEUER, options={"batch": 100}),
     Contender(name="pgqueuer, batch 500", engine=PGQUEUER, options={"batch": 500}, is_main=False),
     Contender(name="pgqueuer, batch 1000", engine=PGQUEUER, options={"batch": 1000}, is_main=False),

@@ -20,7 +20,7 @@ LONGER = 5  # drains that are compared with each other are so much longer than t
 def steps_of(bench: Bench, kinds: list[str], sizes: Sizes, round_number: int) -> Iterator[Step]:
     """What to measure of a contender in this round."""
     for kind, steps in KINDS.items():
-        if kind in kinds and (kind == "drain" or bench.contender.is_main):
+        if kind in kinds and bench.contender.takes_part_in(kind):
             found = list(steps(bench, sizes))
             # Pairs are compared with each other: who comes second must not always be the same.
             yield from found if round_number % 2 else reversed(found)

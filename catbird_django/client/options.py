@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from catbird_django.codec import encode_any
@@ -99,8 +100,10 @@ def _checked(given: CommonOptions, known: type) -> CheckedOptions:
     if unknown:
         names = ", ".join(known.__annotations__)
         raise TypeError(f"run() got an unexpected option {min(unknown)!r} (there are: {names})")
-    options = cast("dict[str, Any]", given)
     settings = get_settings()
+    if not given:
+        return _no_options(settings.database)
+    options = cast("dict[str, Any]", given)
     return CheckedOptions(
         queue=_checked_queue(options.get("queue")),
         priority=_checked_priority(options.get("priority", 0)),
@@ -114,6 +117,24 @@ def _checked(given: CommonOptions, known: type) -> CheckedOptions:
         tags=_checked_tags(options.get("tags", ())),
         actor=checked_actor(options.get("actor", "")),
         using=options.get("using") or settings.database,
+    )
+
+
+@cache
+def _no_options(using: str) -> CheckedOptions:
+    return CheckedOptions(
+        queue=None,
+        priority=0,
+        headers=None,
+        concurrency_key=None,
+        idempotency_key=None,
+        debounce_key=None,
+        delay=None,
+        run_at=None,
+        expires_at=None,
+        tags=(),
+        actor="",
+        using=using,
     )
 
 

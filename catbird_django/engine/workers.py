@@ -83,9 +83,9 @@ def drain_worker(worker_id: int, *, using: str) -> bool:
     return bool(DRAIN.value(using, worker_id=worker_id))
 
 
-def stop_worker(worker_id: int, *, using: str) -> None:
-    """Say that this worker has stopped."""
-    STOP.rows(using, worker_id=worker_id)
+def stop_worker(worker_id: int, *, using: str) -> bool:
+    """Say that this worker has stopped; False when one of its rows is locked just now."""
+    return bool(STOP.value(using, worker_id=worker_id))
 
 
 def ping_worker(worker_id: int, *, using: str) -> None:

@@ -94,7 +94,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         cb_log_items, cb_log_steps, cb_log_tasks, cb_ping_worker, cb_prune_tasks, cb_read_flow_runs, cb_read_items,
         cb_read_step_runs, cb_read_task_runs, cb_register_flows, cb_register_tasks, cb_register_worker,
         cb_release_items, cb_release_steps, cb_release_tasks, cb_renew_worker, cb_report_items, cb_report_steps,
-        cb_report_tasks, cb_retry_flows, cb_retry_tasks, cb_run_flows, cb_run_tasks, cb_schema_version,
+        cb_report_tasks, cb_retry_flows, cb_retry_tasks, cb_run_flows, cb_run_task, cb_run_tasks, cb_schema_version,
         cb_set_listening, cb_signal_flow, cb_skip_steps, cb_stop_worker, cb_tick, cb_wake_tick, cb_wake_workers,
         cb_watch, cb_writers
     '

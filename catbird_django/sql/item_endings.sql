@@ -34,13 +34,14 @@ BEGIN
         RETURN;
     END IF;
 
-    PERFORM _cb_end_held_items(v_maps, p_held_become);
     IF v_queued_count > _cb_end_batch() THEN
         UPDATE cb_step_runs AS run SET items_ended_from = run.items_spawned WHERE run.id = ANY (v_maps);
         PERFORM cb_wake_tick();
     ELSE
         PERFORM _cb_cancel_queued_items(v_maps);
     END IF;
+    -- Last, because whoever cancels queued items has waited for the claims that were just being made of them.
+    PERFORM _cb_end_held_items(v_maps, p_held_become);
 END;
 $$;
 
@@ -49,8 +50,8 @@ CREATE OR REPLACE FUNCTION _cb_cancel_items(p_step_run_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM _cb_end_held_items(p_step_run_ids, 'canceled');
     PERFORM _cb_cancel_queued_items(p_step_run_ids);
+    PERFORM _cb_end_held_items(p_step_run_ids, 'canceled');
 END;
 $$;
 
@@ -148,7 +149,8 @@ LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_held bigint[];
-    v_map_count integer;
+    v_canceling bigint[];       -- maps
+    v_others bigint[];          -- maps, of runs that fail or complete early
     v_size integer;
 BEGIN
     v_held := _cb_hold_flow_runs(ARRAY(
@@ -168,10 +170,13 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT count(*) INTO v_map_count
+    SELECT coalesce(array_agg(map.id) FILTER (WHERE run.status = 'canceling'), ARRAY[]::bigint[]),
+           coalesce(array_agg(map.id) FILTER (WHERE run.status <> 'canceling'), ARRAY[]::bigint[])
+    INTO v_canceling, v_others
     FROM cb_step_runs AS map
+    JOIN cb_flow_runs AS run ON run.id = map.flow_run_id
     WHERE map.flow_run_id = ANY (v_held) AND map.items_ended_from > 0;
-    v_size := greatest(1, p_limit / v_map_count);
+    v_size := greatest(1, p_limit / cardinality(v_canceling || v_others));
     WITH range AS (
         SELECT map.id, greatest(0, map.items_ended_from - v_size) AS first_index, map.items_ended_from AS end_index
         FROM cb_step_runs AS map
@@ -196,6 +201,9 @@ BEGIN
     )
     SELECT coalesce(sum(ended.size), 0) INTO item_count FROM ended;
 
+    -- A claim that was not yet committed when the outcome was decided did not know of it.
+    PERFORM _cb_end_held_items(v_canceling, 'canceling');
+    PERFORM _cb_end_held_items(v_others, 'canceled');
     queues := _cb_end_stopped_flows(v_held);
     RETURN NEXT;
 END;

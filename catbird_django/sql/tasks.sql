@@ -159,6 +159,47 @@ REVOKE ALL ON FUNCTION cb_run_tasks(
     boolean, boolean
 ) FROM PUBLIC;
 
+-- Queue one run of a task as cb_run_tasks does without options, and answer the same, for half of what it costs PostgreSQL to
+-- read and plan the call: behind a pooler that shares connections nothing can be prepared.
+CREATE OR REPLACE FUNCTION cb_run_task(
+    p_task text,
+    p_input jsonb,
+    OUT run_id bigint,
+    OUT verdict text,
+    OUT queue text,
+    OUT is_awaited boolean
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_task_id bigint;
+    v_queue text;
+    v_writer xid8;
+BEGIN
+    SELECT task.id, task.queue
+    INTO v_task_id, v_queue
+    FROM cb_tasks AS task
+    WHERE task.name = p_task AND task.condition IS NULL AND p_input IS NOT NULL;
+    IF v_task_id IS NULL THEN
+        SELECT run.run_id, run.verdict, run.queue, run.is_awaited
+        INTO run_id, verdict, queue, is_awaited
+        FROM cb_run_tasks(p_task, ARRAY[p_input]) AS run;
+        RETURN;
+    END IF;
+
+    v_writer := pg_catalog.pg_current_xact_id();  -- before the question, as in cb_run_tasks
+    is_awaited := EXISTS (
+        SELECT FROM cb_workers AS worker
+        WHERE worker.sleeping_since IS NOT NULL AND (worker.queues IS NULL OR worker.queues ? v_queue)
+    );
+    INSERT INTO cb_task_runs AS run (task_id, queue, input, queued_at)
+    VALUES (v_task_id, v_queue, p_input, _cb_now())
+    RETURNING run.id INTO run_id;
+    verdict := 'queued';
+    queue := v_queue;
+END;
+$$;
+REVOKE ALL ON FUNCTION cb_run_task(text, jsonb) FROM PUBLIC;
+
 -- Refuse options of a run that no client of ours sends, so that other languages get a clear error too.
 CREATE OR REPLACE FUNCTION _cb_check_run_options(p_queue text, p_priority integer, p_headers jsonb)
 RETURNS void

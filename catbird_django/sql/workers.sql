@@ -73,9 +73,10 @@ BEGIN
 END;
 $$;
 
--- Say that this worker has stopped, and let another do the upkeep it did. Saying it again changes nothing.
+-- Say that this worker has stopped, and let another do the upkeep it did. Saying it again changes nothing. False when one
+-- of these rows is held by somebody just now: say it again.
 CREATE OR REPLACE FUNCTION cb_stop_worker(p_worker_id bigint)
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     DELETE FROM cb_leases
@@ -83,6 +84,8 @@ BEGIN
     UPDATE cb_workers
     SET stopped_at = _cb_now(), seen_at = _cb_now(), sleeping_since = NULL
     WHERE id = (SELECT id FROM cb_workers WHERE id = p_worker_id FOR UPDATE SKIP LOCKED) AND stopped_at IS NULL;
+    RETURN NOT EXISTS (SELECT FROM cb_workers WHERE id = p_worker_id AND stopped_at IS NULL)
+       AND NOT EXISTS (SELECT FROM cb_leases WHERE worker_id = p_worker_id);
 END;
 $$;
 

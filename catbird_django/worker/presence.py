@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Sequence
 from uuid import uuid4
 
@@ -15,6 +16,9 @@ from catbird_django.engine import workers
 from catbird_django.engine.call import DATABASE_TROUBLE
 
 logger = logging.getLogger("catbird.worker")
+
+ROW_IS_LOCKED = 2.0  # seconds, at most: whoever else writes it, a producer or a thread of ours, is about to commit
+TRY_AGAIN_AFTER = 0.02
 
 
 class Presence:
@@ -55,5 +59,10 @@ class Presence:
         self._told_abandoned, self._told_draining = 0, False
 
     def end(self) -> None:
-        """Mark this worker as stopped. Raises what the database raises."""
-        workers.stop_worker(self.worker_id, using=self._using)
+        """Mark this worker as stopped, unless somebody keeps its row locked. Raises what the database raises."""
+        deadline = time.monotonic() + ROW_IS_LOCKED
+        while not workers.stop_worker(self.worker_id, using=self._using):
+            if time.monotonic() > deadline:
+                logger.warning("cannot mark this worker as stopped: its row is locked")
+                return
+            time.sleep(TRY_AGAIN_AFTER)

@@ -129,6 +129,8 @@ class Wakeups:
             if test.has_passed:
                 trouble.reset()
                 deaf.reset()
+            if self._stopping.is_set():
+                return  # the row is about to say that this worker has stopped: there is nothing to add
             self._tell()
             self._stopping.wait(pause.next_pause())
 

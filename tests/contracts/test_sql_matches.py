@@ -22,6 +22,7 @@ PRESENT = Path(catbird_django.__file__).parent / "sql"
 SECURITY_DEFINER = {
     "cb_find_signal",
     "cb_run_flows",
+    "cb_run_task",
     "cb_run_tasks",
     "cb_signal_flow",
     "cb_wake_tick",
@@ -91,7 +92,8 @@ def test_the_gateway_passes_arguments_that_the_function_has(name: str) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", sorted(called()))
 def test_arguments_that_the_gateway_leaves_out_have_a_default(name: str) -> None:
-    arguments = [argument for argument in in_database(f"proname = '{name}'")[name].split(", ") if argument]
+    signature = in_database(f"proname = '{name}'")[name]
+    arguments = [argument for argument in signature.split(", ") if argument and not argument.startswith("OUT ")]
     passed = {f"p_{argument}" for argument in called()[name].argument_types}
 
     assert [argument for argument in arguments if argument.split()[0] not in passed and "DEFAULT" not in argument] == []

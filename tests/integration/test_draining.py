@@ -18,7 +18,7 @@ from catbird_django.models import Worker as WorkerRow
 from catbird_django.statuses import TaskStatus
 from catbird_django.worker.recycling import Limits
 from catbird_django.worker.worker import Worker, WorkerOptions
-from tests.support import until, working
+from tests.support import LONG_ENOUGH, until, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -111,7 +111,7 @@ def run_worker(options: WorkerOptions) -> Worker:
     worker.enter()
     thread = threading.Thread(target=lambda: (worker.run(), connections.close_all()))
     thread.start()
-    thread.join(timeout=20)
+    thread.join(timeout=LONG_ENOUGH)
     assert not thread.is_alive()
     return worker
 

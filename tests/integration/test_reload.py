@@ -12,7 +12,7 @@ import pytest
 
 from catbird_django import run_task, task
 from catbird_django.models import Worker
-from tests.support import until
+from tests.support import LONG_ENOUGH, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -72,7 +72,7 @@ def asleep() -> list[int]:
 
 
 def answer() -> object:
-    return run_task("answer").wait(timeout=20)
+    return run_task("answer").wait(timeout=LONG_ENOUGH)
 
 
 def declare_answer() -> None:
@@ -84,13 +84,13 @@ def declare_answer() -> None:
 def test_a_worker_starts_anew_when_a_file_changes(start: Callable[..., subprocess.Popen[str]], tasks: Path) -> None:
     declare_answer()
     process = start()
-    until(asleep, seconds=30)
+    until(asleep)
     [first] = asleep()
     assert answer() == "first"
 
     change(tasks, TASKS.format("second"))
 
-    until(lambda: asleep() and first not in asleep(), seconds=30)
+    until(lambda: asleep() and first not in asleep())
     assert answer() == "second"
     assert process.poll() is None
     assert Worker.objects.get(id=first).stopped_at is not None
@@ -113,7 +113,7 @@ def test_a_mistake_waits_for_its_correction(start: Callable[..., subprocess.Pope
 def test_noreload_leaves_the_worker_as_it_is(start: Callable[..., subprocess.Popen[str]], tasks: Path) -> None:
     declare_answer()
     start("--noreload")
-    until(asleep, seconds=30)
+    until(asleep)
 
     change(tasks, TASKS.format("second"))
 

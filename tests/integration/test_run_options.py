@@ -207,7 +207,7 @@ def test_many_runs_are_sent_in_several_statements_and_stay_in_order(count: int) 
 
     inputs = dict(TaskRun.objects.values_list("id", "input"))
     assert [inputs[handle.id] for handle in handles] == list(range(count))
-    assert sum("cb_run_tasks" in query["sql"] for query in queries) == -(-count // 10)
+    assert sum("cb_run_task" in query["sql"] for query in queries) == -(-count // 10)
 
 
 @pytest.mark.usefixtures("_small_chunks")

@@ -13,7 +13,7 @@ from catbird_django.definitions.registry import registry
 from catbird_django.models import TaskRun, Worker
 from catbird_django.statuses import TaskStatus
 from tests.integration.worker_processes import StartWorker, children_of, is_gone, worker_processes
-from tests.support import until
+from tests.support import LONG_ENOUGH, until
 from tests.unruly import tasks as unruly
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,7 +36,7 @@ def is_started(handle: Any) -> bool:
 
 def until_started(count: int = 2) -> set[int]:
     """Wait until so many workers have entered themselves; return their pids."""
-    until(lambda: len(alive()) >= count, seconds=30)
+    until(lambda: len(alive()) >= count)
     return alive()
 
 
@@ -48,7 +48,7 @@ def test_all_workers_stop_with_the_supervisor(start_worker: StartWorker, number:
 
     supervisor.send_signal(number)
 
-    assert supervisor.wait(timeout=20) == 0
+    assert supervisor.wait(timeout=LONG_ENOUGH) == 0
     assert alive() == set()
     assert all(is_gone(child) for child in family)
     assert supervisor.stdout is not None
@@ -57,7 +57,7 @@ def test_all_workers_stop_with_the_supervisor(start_worker: StartWorker, number:
 
 def test_running_handlers_are_finished_and_the_rest_released_uncharged(start_worker: StartWorker) -> None:
     """W4, also when every process is signaled at once, as systemd and a terminal do."""
-    supervisor = start_worker("--processes", "2", "--concurrency", "1", CATBIRD='{"SHUTDOWN_GRACE": 2}')
+    supervisor = start_worker("--processes", "2", "--concurrency", "1", CATBIRD='{"SHUTDOWN_GRACE": 5}')
     until_started()
     short, long = unruly.take_time.run(1.0), unruly.take_time.run(60)
     until(lambda: is_started(short) and is_started(long))
@@ -66,8 +66,8 @@ def test_running_handlers_are_finished_and_the_rest_released_uncharged(start_wor
     for process in [supervisor, *children_of(supervisor)]:
         process.send_signal(signal.SIGTERM)
 
-    assert supervisor.wait(timeout=20) == 0
-    assert time.monotonic() - began < 2 + 5
+    assert supervisor.wait(timeout=LONG_ENOUGH) == 0
+    assert time.monotonic() - began < 5 + 5
     assert short.status() is TaskStatus.COMPLETED
     run = TaskRun.objects.get(id=long.id)
     assert (run.status, run.failure_count, run.lost_count) == ("queued", 0, 0)
@@ -83,7 +83,7 @@ def test_a_second_signal_kills_them_all(start_worker: StartWorker) -> None:
     supervisor.send_signal(signal.SIGTERM)
     supervisor.send_signal(signal.SIGINT)
 
-    assert supervisor.wait(timeout=10) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+    assert supervisor.wait(timeout=LONG_ENOUGH) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
     until(lambda: all(is_gone(child) for child in family))
     assert is_started(running)
 
@@ -95,7 +95,7 @@ def test_one_that_dies_is_replaced(start_worker: StartWorker) -> None:
 
     victim.kill()
 
-    until(lambda: len(alive() - before) == 1, seconds=30)
+    until(lambda: len(alive() - before) == 1)
     assert len(children_of(supervisor)) == 2
 
 
@@ -104,10 +104,10 @@ def test_one_that_has_done_enough_is_replaced(start_worker: StartWorker) -> None
     start_worker("--processes", "1", "--concurrency", "1", "--max-runs", "1")
     [first] = until_started(1)
 
-    assert unruly.take_time.run(0).wait(timeout=20) == "done"
+    assert unruly.take_time.run(0).wait(timeout=LONG_ENOUGH) == "done"
 
-    until(lambda: alive() and first not in alive(), seconds=30)
-    assert unruly.take_time.run(0).wait(timeout=20) == "done"
+    until(lambda: alive() and first not in alive())
+    assert unruly.take_time.run(0).wait(timeout=LONG_ENOUGH) == "done"
 
 
 def test_workers_that_cannot_start_are_tried_again_at_leisure(start_worker: StartWorker) -> None:
@@ -122,7 +122,7 @@ def test_workers_that_cannot_start_are_tried_again_at_leisure(start_worker: Star
 
     assert time.monotonic() - began > 0.5 + 1.0  # the pauses between three starts
     supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(timeout=20) == 0
+    assert supervisor.wait(timeout=LONG_ENOUGH) == 0
 
 
 @pytest.mark.parametrize("option", ["--until-idle", "--once"])
@@ -131,7 +131,7 @@ def test_it_ends_when_its_workers_have_nothing_left_to_do(start_worker: StartWor
 
     supervisor = start_worker("--processes", "2", "--concurrency", "4", option)
 
-    assert supervisor.wait(timeout=40) == 0
+    assert supervisor.wait(timeout=LONG_ENOUGH) == 0
     assert {handle.status() for handle in handles} == {TaskStatus.COMPLETED}
 
 
@@ -144,7 +144,7 @@ def test_workers_stop_in_order_when_the_supervisor_is_killed(start_worker: Start
 
     supervisor.kill()
 
-    until(lambda: all(is_gone(child) for child in family), seconds=20)
+    until(lambda: all(is_gone(child) for child in family))
     assert running.status() is TaskStatus.COMPLETED
     assert alive() == set()
 
@@ -158,7 +158,7 @@ def test_a_signal_lets_all_workers_drain(start_worker: StartWorker) -> None:
 
     supervisor.send_signal(signal.SIGUSR1)
 
-    assert supervisor.wait(timeout=30) == 0
+    assert supervisor.wait(timeout=LONG_ENOUGH) == 0
     assert running.status() is TaskStatus.COMPLETED
     assert Worker.objects.filter(draining_since=None).count() == 0
 
@@ -174,6 +174,6 @@ def test_arguments_reach_the_workers(start_worker: StartWorker) -> None:
 def test_a_refusal_comes_before_any_process(start_worker: StartWorker) -> None:
     supervisor = start_worker("--processes", "2", "--queues", "No Name")
 
-    output, _ = supervisor.communicate(timeout=20)
+    output, _ = supervisor.communicate(timeout=LONG_ENOUGH)
     assert supervisor.returncode == 1
     assert "is not a name" in output

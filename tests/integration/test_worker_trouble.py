@@ -18,7 +18,7 @@ from catbird_django.models import TaskRun
 from catbird_django.worker import kinds, settlement
 from catbird_django.worker.outcome import Completed, Outcome
 from catbird_django.worker.settlement import Settlement
-from tests.support import USING, claim, queue_runs, register, register_worker, work_off, working
+from tests.support import LONG_ENOUGH, USING, claim, queue_runs, register, register_worker, work_off, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,7 +32,7 @@ def settle(outcomes: list[Outcome]) -> list[Delivery]:
     for outcome in outcomes:
         part.add(outcome)
     part.start()
-    assert part.stop(timeout=10)
+    assert part.stop(timeout=LONG_ENOUGH)
     return let_go
 
 
@@ -106,7 +106,7 @@ def test_a_worker_outlives_a_moment_without_its_functions() -> None:
         return "sent"
 
     with working("mail"):
-        assert mail.run().wait(timeout=10) == "sent"
+        assert mail.run().wait(timeout=LONG_ENOUGH) == "sent"
         execute("ALTER FUNCTION cb_find_task_lanes RENAME TO cb_elsewhere")
         handle = mail.run()
         try:
@@ -115,7 +115,7 @@ def test_a_worker_outlives_a_moment_without_its_functions() -> None:
         finally:
             execute("ALTER FUNCTION cb_elsewhere RENAME TO cb_find_task_lanes")
 
-        assert handle.wait(timeout=15) == "sent"
+        assert handle.wait(timeout=LONG_ENOUGH) == "sent"
 
 
 def test_a_worker_outlives_the_end_of_all_its_connections() -> None:
@@ -125,10 +125,10 @@ def test_a_worker_outlives_the_end_of_all_its_connections() -> None:
 
     others = backends()
     with working("mail"):
-        assert mail.run().wait(timeout=10) == "sent"
+        assert mail.run().wait(timeout=LONG_ENOUGH) == "sent"
         execute(f"SELECT pg_terminate_backend(pid) FROM unnest(ARRAY{sorted(backends() - others)}) AS pid")
 
-        assert mail.run().wait(timeout=15) == "sent"
+        assert mail.run().wait(timeout=LONG_ENOUGH) == "sent"
 
 
 def test_a_worker_whose_part_has_died_does_not_pretend_to_live(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +153,4 @@ def test_a_worker_works_without_notifications() -> None:
         return "sent"
 
     with working("mail", notify=False, poll_interval=timedelta(seconds=0.05)):
-        assert mail.run().wait(timeout=10) == "sent"
+        assert mail.run().wait(timeout=LONG_ENOUGH) == "sent"

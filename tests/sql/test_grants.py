@@ -47,6 +47,7 @@ def is_allowed(kind: str, statement: str) -> bool:
 
 INSUFFICIENT_PRIVILEGE = "42501"
 RUN = "SELECT * FROM cb_run_tasks('mail', ARRAY['1']::jsonb[])"
+RUN_ONE = "SELECT * FROM cb_run_task('mail', '1')"
 WAKE = "SELECT cb_wake_workers(ARRAY['default'])"
 CLAIM = """
     SELECT * FROM cb_claim_tasks(1, '1 s', ARRAY['default'], ARRAY[1]::bigint[], ARRAY[0], ARRAY[0]::bigint[], ARRAY[1])
@@ -62,6 +63,7 @@ GRANT = "SELECT cb_grant('cb_test_producer', 'worker')"
     ("statement", "allowed"),
     [
         (RUN, {"producer", "worker"}),
+        (RUN_ONE, {"producer", "worker"}),
         (WAKE, {"producer", "worker"}),
         (CLAIM, {"worker"}),
         (COMPLETE, {"worker"}),

@@ -122,14 +122,15 @@ def test_a_lock_on_one_run_costs_no_other_its_lease(deliveries: list[Delivery]) 
     assert extend([locked, *others])[0] is SettleVerdict.CANCELING
 
 
-def test_a_worker_that_announces_its_sleep_is_seen_by_a_producer_or_sees_it() -> None:
+@pytest.mark.parametrize("inputs", [["1"], ["1", "2"]])
+def test_a_worker_that_announces_its_sleep_is_seen_by_a_producer_or_sees_it(inputs: list[str]) -> None:
     """R9a: between the producer's question and its insert, too."""
     register("mail")
     worker_id = register_worker()
     answers: list[RunAnswer] = []
 
     def produce() -> None:
-        answers.extend(run_tasks("mail", ["1"], using=USING))
+        answers.extend(run_tasks("mail", inputs, using=USING))
         connections.close_all()
 
     with second_session() as session:

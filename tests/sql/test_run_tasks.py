@@ -1,11 +1,15 @@
-"""`cb_run_tasks`."""
+"""`cb_run_tasks`, and `cb_run_task` for one run without options."""
+
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
+from catbird_django.definitions.conditions import parse_condition
 from catbird_django.engine.tasks import run_tasks
+from catbird_django.engine.workers import announce_sleep
 from catbird_django.errors import InvalidArgument
-from catbird_django.models import TaskRun
+from catbird_django.models import Task, TaskRun
 from catbird_django.statuses import RunVerdict
 from tests.support import USING, queue_runs, register, register_worker, second_session
 
@@ -37,6 +41,51 @@ def test_a_run_may_go_to_another_queue() -> None:
     [run_id] = queue_runs("mail", 1, queue="express")
 
     assert TaskRun.objects.get(id=run_id).queue == "express"
+
+
+def answer_of(call: str) -> tuple[Any, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT run_id, verdict, queue, is_awaited FROM {call}")
+        [answer] = cursor.fetchall()
+        return answer
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_one_run_is_queued_as_many_are(sleeps: bool) -> None:
+    """R9a: the answer is the same, too, also about who sleeps."""
+    register("mail", queue="post")
+    worker_id = register_worker()
+    if sleeps:
+        announce_sleep(worker_id, using=USING)
+
+    many = answer_of("cb_run_tasks('mail', ARRAY['{\"n\": 1}']::jsonb[])")
+    one = answer_of("cb_run_task('mail', '{\"n\": 1}')")
+
+    assert one[1:] == many[1:] == ("queued", "post", sleeps)
+    [of_many, of_one] = TaskRun.objects.filter(id__in=[many[0], one[0]]).order_by("id").values()
+    differing = {name for name in of_one if of_one[name] != of_many[name]}
+    assert differing == {"id", "queued_at"}
+
+
+def test_one_run_of_a_task_with_a_condition_is_decided_as_many_are() -> None:
+    """T6."""
+    register("mail")
+    Task.objects.update(condition=parse_condition("input gte 10", roots={"input"}).as_json())
+
+    assert [answer_of(f"cb_run_task('mail', '{given}')")[1] for given in ("10", "9", '"x"')] == [
+        "queued",
+        "skipped",
+        "failed",
+    ]
+
+
+def test_one_run_of_an_unknown_task_or_without_an_input_is_refused_as_many_are() -> None:
+    """R5a."""
+    register("mail")
+
+    assert answer_of("cb_run_task('nobody', '1')") == (None, "unknown", None, None)
+    with pytest.raises(Exception, match="p_inputs holds a NULL"), transaction.atomic():
+        answer_of("cb_run_task('mail', NULL)")
 
 
 def test_an_unknown_task_is_an_answer_not_an_exception() -> None:

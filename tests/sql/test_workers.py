@@ -67,13 +67,25 @@ def test_a_stopped_worker_sleeps_no_more() -> None:
     worker_id = register_worker()
     workers.announce_sleep(worker_id, using=USING)
 
-    workers.stop_worker(worker_id, using=USING)
+    assert workers.stop_worker(worker_id, using=USING)
     stopped_at = Worker.objects.get().stopped_at
-    workers.stop_worker(worker_id, using=USING)
+    assert workers.stop_worker(worker_id, using=USING)
 
     worker = Worker.objects.get()
     assert worker.sleeping_since is None
     assert worker.stopped_at == stopped_at is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_whose_row_is_locked_is_told_that_it_has_not_stopped_yet() -> None:
+    worker_id = register_worker()
+
+    with second_session() as other:
+        other.execute("SELECT id FROM cb_workers FOR UPDATE")
+        assert not workers.stop_worker(worker_id, using=USING)
+
+    assert workers.stop_worker(worker_id, using=USING)
+    assert workers.stop_worker(worker_id, using=USING)
 
 
 def test_renewing_a_worker_that_is_gone_says_so() -> None:

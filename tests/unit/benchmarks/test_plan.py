@@ -65,6 +65,12 @@ def test_settings_that_only_concern_drains_are_only_drained():
     ]
 
 
+def test_settings_that_only_concern_enqueueing_are_neither_drained_nor_idle():
+    assert names(contender("catbird, prepared statements"), ["drain", "enqueue", "pickup", "idle", *PAIRS]) == [
+        "enqueue"
+    ]
+
+
 def test_the_raw_limit_enqueues_documents_but_is_never_woken():
     assert names(contender("raw SQL limit, batch 100"), ["payloads", "pickup", "idle", "producers"]) == [
         "bulk enqueue, 50 B",

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 _address = urlsplit(os.environ["BENCH_DSN"])
 _query = parse_qs(_address.query)
+_chosen = json.loads(os.environ.get("BENCH_OPTIONS", "{}"))
 
 SECRET_KEY = "bench"
 USE_TZ = True
@@ -18,6 +19,7 @@ DATABASES = {
         "HOST": _query["host"][0],
         "PORT": _query["port"][0],
         "CONN_MAX_AGE": None,
+        "OPTIONS": {name: value for name, value in _chosen.items() if name == "prepare_threshold"},
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

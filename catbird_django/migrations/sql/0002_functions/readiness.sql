@@ -296,7 +296,10 @@ DECLARE
     v_has_delays boolean;
 BEGIN
     WITH due AS (
-        SELECT run.id, _cb_due_at(step.dependency_count, flow_run.run_at, step.delay) AS at
+        -- As _cb_due_at says: written out, because a function would be called for each of them.
+        SELECT run.id,
+               coalesce(CASE WHEN step.dependency_count = 0 THEN greatest(flow_run.run_at, _cb_now()) END, _cb_now())
+                   + coalesce(step.delay, interval '0') AS at
         FROM cb_step_runs AS run
         JOIN cb_steps AS step ON step.id = run.step_id
         JOIN cb_flow_runs AS flow_run ON flow_run.id = run.flow_run_id

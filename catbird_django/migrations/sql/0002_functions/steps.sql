@@ -223,7 +223,14 @@ BEGIN
     RETURN QUERY
     SELECT run.id, run.delivery_token, run.queue, run.step_id, run.priority::integer, run.flow_run_id,
            CASE WHEN step.takes_input THEN flow_run.input END, flow_run.headers,
-           CASE WHEN step.dependency_count > 0 THEN _cb_outputs_for(run.id) END,
+           -- As _cb_outputs_for says: written out, because a function would be called for each of them.
+           CASE WHEN step.dependency_count > 0 THEN (
+               SELECT coalesce(jsonb_object_agg(received.source, coalesce(received.value, source.output)), '{}')
+               FROM cb_step_inputs AS received
+               LEFT JOIN cb_step_runs AS source ON source.id = received.source_run_id AND received.value IS NULL
+               WHERE received.step_run_id = run.id AND NOT received.is_skipped
+                 AND (received.value IS NOT NULL OR source.items_spawned IS NULL)
+           ) END,
            CASE WHEN step.takes_signal THEN _cb_signal_of(run.id) END,
            CASE WHEN step.takes_lists THEN _cb_lists_for(run.id) END,
            run.delivery_count, run.failure_count, run.lost_count
