@@ -48,7 +48,7 @@ REVOKE ALL ON FUNCTION cb_revoke(name) FROM PUBLIC;
 CREATE OR REPLACE FUNCTION _cb_producer_functions()
 RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
-    SELECT 'cb_find_signal, cb_run_flows, cb_run_tasks, cb_signal_flow, cb_wake_tick, cb_wake_workers'
+    SELECT 'cb_find_signal, cb_run_flows, cb_run_task, cb_run_tasks, cb_signal_flow, cb_wake_tick, cb_wake_workers'
 $$;
 
 -- All our functions but those that grant, as a list for GRANT.
