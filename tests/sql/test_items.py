@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -203,6 +204,24 @@ def test_a_step_behind_a_map_is_told_where_its_items_are() -> None:
         (1, "4", False),
         (2, "6", False),
     ]
+
+
+def test_a_page_of_items_ends_where_they_become_too_many_bytes() -> None:
+    """F14a: one at least, however big; so that whoever goes over them knows what they may take of memory."""
+    run = start(plan("doubles", map_over("input")), [1, 2, 3, 4])
+    big = [secrets.token_hex(2000) for _ in range(4)]
+    complete_items(claim_items(), *big)
+    step_run_id = map_run(run).pk
+
+    def page(after: int, size: int) -> list[int]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT index FROM cb_read_items(%s, %s, 500, %s)", [step_run_id, after, size])
+            return [index for (index,) in cursor.fetchall()]
+
+    assert page(-1, 10_000) == [0, 1]
+    assert page(1, 10) == [2]
+    assert page(1, 1_000_000) == [2, 3]
+    assert page(3, 10) == []
 
 
 def test_the_last_item_completes_the_step_once() -> None:

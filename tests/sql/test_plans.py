@@ -67,7 +67,7 @@ HOT = [
     Hot("cb_extend_items", "WITH held", "cb_items_pkey"),
     Hot("_cb_make_items_due", "WITH due", "cb_items_due"),
     Hot("_cb_end_held_items", "WITH leased", "cb_items_leased"),
-    Hot("cb_read_items", "SELECT item.index", "cb_items_one_per_place"),
+    Hot("cb_read_items", "SELECT page.index", "cb_items_one_per_place"),
 ]
 VARIABLES = {
     "v_token": "uuid",

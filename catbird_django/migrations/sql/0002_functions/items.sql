@@ -118,42 +118,56 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     )
 $$;
 
--- The value of an item for whoever takes it: its output, or, where it failed and its map went on, the error in its place.
-CREATE OR REPLACE FUNCTION _cb_item_value(p_item cb_items)
+-- What stands in the place of an item that failed, where its map went on.
+CREATE OR REPLACE FUNCTION _cb_error_in_place(p_index integer, p_error jsonb)
 RETURNS jsonb
-LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT CASE
-        WHEN p_item.status = 'failed' THEN jsonb_build_object(
-            'index', p_item.index,
-            'type', coalesce(p_item.error ->> 'type', ''),
-            'message', coalesce(p_item.error ->> 'message', '')
-        )
-        ELSE p_item.output
-    END
+LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
+    SELECT jsonb_build_object(
+        'index', p_index, 'type', coalesce(p_error ->> 'type', ''), 'message', coalesce(p_error ->> 'message', '')
+    )
 $$;
 
 -- The output of a map as one list.
 CREATE OR REPLACE FUNCTION _cb_list_of_items(p_step_run_id bigint)
 RETURNS jsonb
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-    SELECT coalesce(jsonb_agg(_cb_item_value(item) ORDER BY item.index), '[]')
+    SELECT coalesce(
+        jsonb_agg(
+            CASE WHEN item.status = 'failed' THEN _cb_error_in_place(item.index, item.error) ELSE item.output END
+            ORDER BY item.index
+        ),
+        '[]'
+    )
     FROM cb_items AS item
     WHERE item.step_run_id = p_step_run_id
 $$;
 
--- The values of a completed map's items, in their order: p_limit of them, from the one after p_after on. is_error says that
--- the item failed, and its value tells how.
-CREATE OR REPLACE FUNCTION cb_read_items(p_step_run_id bigint, p_after integer, p_limit integer)
+-- The values of a completed map's items, in their order: at most p_limit of them, from the one after p_after on, and one
+-- at least, but no more than are stored in p_size bytes. is_error says that the item failed, and its value tells how.
+CREATE OR REPLACE FUNCTION cb_read_items(
+    p_step_run_id bigint,
+    p_after integer,
+    p_limit integer,
+    p_size bigint DEFAULT 4194304
+)
 RETURNS TABLE (index integer, value jsonb, is_error boolean)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 BEGIN
     RETURN QUERY
-    SELECT item.index, _cb_item_value(item), item.status = 'failed'
-    FROM cb_items AS item
-    WHERE item.step_run_id = p_step_run_id AND item.index > p_after
-    ORDER BY item.index
-    LIMIT p_limit;
+    SELECT page.index,
+           CASE WHEN page.status = 'failed' THEN _cb_error_in_place(page.index, page.error) ELSE page.output END,
+           page.status = 'failed'
+    FROM (
+        SELECT item.index, item.status, item.output, item.error,
+               sum(pg_column_size(item.output)) OVER (ORDER BY item.index) AS size_so_far
+        FROM cb_items AS item
+        WHERE item.step_run_id = p_step_run_id AND item.index > p_after
+        ORDER BY item.index
+        LIMIT p_limit
+    ) AS page
+    WHERE coalesce(page.size_so_far, 0) <= p_size OR page.index = p_after + 1
+    ORDER BY page.index;
 END;
 $$;
 
@@ -226,7 +240,11 @@ BEGIN
     )
     SELECT claimed.id, v_token, claimed.queue, claimed.step_id, claimed.priority::integer, claimed.flow_run_id,
            claimed.step_run_id, claimed.index,
-           CASE WHEN claimed.source_id IS NULL THEN claimed.input ELSE _cb_item_value(source) END,
+           CASE
+               WHEN claimed.source_id IS NULL THEN claimed.input
+               WHEN source.status = 'failed' THEN _cb_error_in_place(source.index, source.error)
+               ELSE source.output
+           END,
            coalesce(source.status = 'failed', false),
            claimed.is_first,
            CASE WHEN claimed.is_first AND step.takes_input THEN flow_run.input END,
