@@ -73,7 +73,7 @@ def _node(step: StepPlan, status: Status | None) -> NodeView:
         label=step.name,
         form=_form(step),
         is_atomic=step.is_atomic,
-        kind=_kind(step),
+        kind=kind_in_words(step),
         status=status,
         badges=tuple(_badges(step)),
         tooltip=tuple(_tooltip(step)),
@@ -86,7 +86,8 @@ def _form(step: StepPlan) -> Form:
     return {"map": Form.STACK, "reduce": Form.FUNNEL}.get(step.kind, Form.CARD)
 
 
-def _kind(step: StepPlan) -> str:
+def kind_in_words(step: StepPlan) -> str:
+    """What kind of step it is."""
     if step.is_inline:
         return _("inline step")
     kinds = {"step": _("step"), "map": _("map"), "reduce": _("reduce")}
@@ -97,7 +98,7 @@ def _kind(step: StepPlan) -> str:
 def _tooltip(step: StepPlan) -> list[str]:
     lines = [step.description.partition("\n\n")[0]] if step.description else []
     lines.append(step.handler)
-    lines += particulars(step)
+    lines += _particulars(step)
     if step.takes_input and step.over != INPUT:
         lines.append(_("takes the flow's input"))
     if step.may_skip:
@@ -105,7 +106,7 @@ def _tooltip(step: StepPlan) -> list[str]:
     return lines
 
 
-def particulars(step: StepPlan) -> list[str]:
+def _particulars(step: StepPlan) -> list[str]:
     """What is special about how the step runs, in words."""
     over = (
         _("each item of the flow's input") if step.over == INPUT else _("each item of %(step)s") % {"step": step.over}
@@ -176,4 +177,4 @@ def _describe(plan: FlowPlan) -> str:
 def _sentence(step: StepPlan) -> str:
     needed = ", ".join(dependency.step for dependency in step.dependencies)
     place = (_("after %(steps)s") % {"steps": needed}) if needed else _("at the start")
-    return "; ".join([f"{step.name}: {place}", *particulars(step), *(badge.meaning for badge in _badges(step))]) + "."
+    return "; ".join([f"{step.name}: {place}", *_particulars(step), *(badge.meaning for badge in _badges(step))]) + "."
