@@ -13,7 +13,6 @@ from django.utils.translation import gettext as _
 
 from catbird_django.admin.markup import EMPTY, badge, how_long, link, moment, progress_bar, table
 from catbird_django.monitoring import queries
-from catbird_django.monitoring.graph.card import in_words
 from catbird_django.monitoring.item_pages import counts_of, read_items
 from catbird_django.monitoring.paging import BadPositionError, Position
 from catbird_django.monitoring.permissions import may_view_payload
@@ -45,7 +44,7 @@ def item_list(page: Any, request: HttpRequest, object_id: str, step: str) -> Htt
         "opts": page.opts,
         "media": page.media,
         "run": run,
-        "summary": in_words(counts_of(step_run)),
+        "summary": counts_of(step_run).text,
         "choices": _choices(status),
         "items": _table(shown.rows, with_payloads=with_payloads) if shown.rows else "",
         "previous": _address(shown.previous, status),

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Sum
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
 
 from catbird_django.models import FlowRun, StepRun
 from catbird_django.monitoring.graph.view import ItemCounts
@@ -69,7 +71,21 @@ def counts_of(step_run: StepRun) -> ItemCounts:
         completed=step_run.items_completed,
         failed=step_run.items_failed,
         canceled=step_run.items_canceled,
+        text=_in_words(step_run),
     )
+
+
+def _in_words(step_run: StepRun) -> str:
+    if step_run.items_spawned is None:
+        return _("no items yet")
+    said = [f"{_grouped(step_run.items_completed)} / {_grouped(step_run.items_spawned)}"]
+    said += [_("%(count)s failed") % {"count": _grouped(step_run.items_failed)}] if step_run.items_failed else []
+    said += [_("%(count)s canceled") % {"count": _grouped(step_run.items_canceled)}] if step_run.items_canceled else []
+    return ", ".join(said)
+
+
+def _grouped(count: int) -> str:
+    return number_format(count, force_grouping=True)
 
 
 def live_item_count(run: FlowRun) -> int:

@@ -6,9 +6,6 @@ second border for an atomic one. A card's size does not depend on its status, so
 
 from __future__ import annotations
 
-from django.utils.formats import number_format
-from django.utils.translation import gettext as _
-
 from catbird_django.monitoring.graph.layout import Box
 from catbird_django.monitoring.graph.text_width import shortened, width_of
 from catbird_django.monitoring.graph.view import Badge, BadgeKind, Form, ItemCounts, NodeView, Shape
@@ -108,7 +105,7 @@ def draw_node(node: NodeView, box: Box) -> Xml:
 
 def _told(node: NodeView) -> list[str]:
     counts = _items_of(node)
-    items = [] if counts is None else [in_words(counts)]
+    items = [] if counts is None else [counts.text]
     return [*node.tooltip, *(badge.meaning for badge in node.badges), *items]
 
 
@@ -231,7 +228,7 @@ def _items(counts: ItemCounts, line: float) -> Xml:
         width = max(BAR_WIDTH * count / spawned, LEAST_BAR) if count and spawned else 0.0
         bars += [_bar(css_class, x, width, line)] if width else []
         x += width
-    text = shortened(in_words(counts), ROOM_FOR_ITEMS, SMALL_SIZE)
+    text = shortened(counts.text, ROOM_FOR_ITEMS, SMALL_SIZE)
     label = _text("graph-small", PADDING + BAR_WIDTH + BADGE_GAP, line, text)
     return element("g", {"class": "graph-items"}, *bars, label)
 
@@ -239,20 +236,6 @@ def _items(counts: ItemCounts, line: float) -> Xml:
 def _bar(css_class: str, x: float, width: float, line: float) -> Xml:
     place: dict[str, Attribute] = {"x": x, "y": line - 7, "width": width, "height": BAR_HEIGHT}
     return element("rect", {**_LINES, "class": css_class, **place})
-
-
-def in_words(counts: ItemCounts) -> str:
-    """How many of the items have completed, failed and been canceled."""
-    if counts.spawned is None:
-        return _("no items yet")
-    said = [f"{_grouped(counts.completed)} / {_grouped(counts.spawned)}"]
-    said += [_("%(count)s failed") % {"count": _grouped(counts.failed)}] if counts.failed else []
-    said += [_("%(count)s canceled") % {"count": _grouped(counts.canceled)}] if counts.canceled else []
-    return ", ".join(said)
-
-
-def _grouped(count: int) -> str:
-    return number_format(count, force_grouping=True)
 
 
 def _kind_or_status(node: NodeView, left: float, line: float) -> list[Xml]:

@@ -70,6 +70,8 @@ class ItemCounts:
     completed: int = 0
     failed: int = 0
     canceled: int = 0
+    text: str = ""
+    """The same in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,12 +136,13 @@ def test_a_slip_is_lower_than_a_card_whichever_way_the_picture_leads(flow: Flow[
 
 def test_a_map_of_a_run_says_how_many_of_its_items_have_ended(flow: Flow[list[int], int]) -> None:
     """U4."""
-    counts = ItemCounts(spawned=100_000, completed=50_000, failed=1, canceled=25_000)
+    words = "50,000 / 100,000, 1 failed, 25,000 canceled"
+    counts = ItemCounts(spawned=100_000, completed=50_000, failed=1, canceled=25_000, text=words)
 
-    picture = parsed(render_svg(view_of(flow, rows=counts, check=ItemCounts())))
+    picture = parsed(render_svg(view_of(flow, rows=counts, check=ItemCounts(text="no items yet"))))
 
     assert texts(step(picture, "rows"))[-1] == "50,000 / 100,000, 1 failed…"
-    assert title(step(picture, "rows")).endswith("\n50,000 / 100,000, 1 failed, 25,000 canceled")
+    assert title(step(picture, "rows")).endswith(f"\n{words}")
     assert bars(picture, "rows") == {"graph-track": 52, "graph-bad": 2, "graph-good": 26, "graph-quiet": 13}
     assert texts(step(picture, "check"))[-1] == "no items yet"
     assert bars(picture, "check") == {"graph-track": 52}
@@ -151,7 +152,10 @@ def test_nothing_moves_while_items_end(flow: Flow[list[int], int]) -> None:
     """U4."""
     pictures = [
         parsed(render_svg(view_of(flow, rows=counts)))
-        for counts in (ItemCounts(), ItemCounts(spawned=100_000, completed=99_999, failed=1))
+        for counts in (
+            ItemCounts(),
+            ItemCounts(spawned=100_000, completed=99_999, failed=1, text="99,999 / 100,000, 1 failed"),
+        )
     ]
 
     places = [[one.get("transform") for one in picture if one.get("data-step")] for picture in pictures]
