@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -12,17 +11,31 @@ from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
 from catbird_django.admin.filters import FlowFilter, FlowStatusFilter, QueueFilter, TagFilter
-from catbird_django.admin.flow_run_parts import signal_table, step_data, step_table
+from catbird_django.admin.flow_run_parts import list_output, signal_table, step_data, step_table, where_failed
 from catbird_django.admin.flows import picture
+from catbird_django.admin.item_list import item_list
 from catbird_django.admin.keyset_list import KeysetChangeList
-from catbird_django.admin.markup import EMPTY, badge, error_block, how_long, json_block, link, moment, names, table
+from catbird_django.admin.markup import (
+    EMPTY,
+    badge,
+    error_block,
+    grouped,
+    how_long,
+    json_block,
+    link,
+    moment,
+    names,
+    table,
+)
 from catbird_django.admin.read_only import ReadOnlyAdmin
+from catbird_django.admin.run_records import compact
 from catbird_django.admin.signal_page import signal_page
 from catbird_django.client.explain import explain
-from catbird_django.models import FlowRun
+from catbird_django.models import FlowRun, StepRun
 from catbird_django.monitoring import queries
 from catbird_django.monitoring.graph.view import Status
 from catbird_django.monitoring.history import MAX_SUCCESSORS, flow_successors_of, history_of_flow, tags_of
+from catbird_django.monitoring.item_pages import counts_of, live_item_count
 from catbird_django.monitoring.paging import REACH
 from catbird_django.monitoring.payloads import with_failed_step, with_payload_text
 from catbird_django.monitoring.permissions import may_signal, may_view_payload
@@ -44,6 +57,8 @@ STEPS = (_("Steps"), {"fields": ["step_list"]})
 STEP_DATA = (_("Data of the steps"), {"fields": ["step_values"]})
 ERROR = (_("Error"), {"fields": ["error_shown"]})
 CANCELED = (_("Canceled"), {"fields": ["cancel_requested", "cancel_reason", "canceled_by"]})
+EARLY = (_("Completed early"), {"fields": ["early_by"]})
+EARLY_WITH_REASON = (_("Completed early"), {"fields": ["early_by", "early_why"]})
 SIGNALS = (_("Signals"), {"fields": ["signals_given"]})
 TAGS = (_("Tags"), {"fields": ["tag_names"]})
 KEYS = (_("Key"), {"fields": ["concurrency_key", "idempotency_key"]})
@@ -72,7 +87,7 @@ class FlowRunAdmin(ReadOnlyAdmin):
         *("status_badge", "flow_link", "reasons", "drawn", "step_list", "step_values", "error_shown"),
         *("cancel_requested", "signals_given", "tag_names", "started", "took", "finished", "not_before", "expires"),
         *("deadline_shown", "origin_link", "successor_links", "history_table", "history_with_details"),
-        *("input_json", "output_json", "headers_json"),
+        *("input_json", "output_json", "headers_json", "early_by", "early_why"),
     )
 
     class Media:
@@ -93,12 +108,16 @@ class FlowRunAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[Any]:
         wrap = self.admin_site.admin_view
         return [
+            path("<path:object_id>/items/<str:step>/", wrap(self.items_view), name="catbird_flowrun_items"),
             path("<path:object_id>/signal/", wrap(self.signal_view), name="catbird_flowrun_signal"),
             *super().get_urls(),
         ]
 
     def signal_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
         return signal_page(self, request, object_id)
+
+    def items_view(self, request: HttpRequest, object_id: str, step: str) -> HttpResponse:
+        return item_list(self, request, object_id, step)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         run_id = queries.run_id_in(object_id)
@@ -114,14 +133,16 @@ class FlowRunAdmin(ReadOnlyAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None or not may_view_payload(request.user):
             waiting = [WAITING] if obj is not None and obj.finished_at is None else []
-            return [RUN, *waiting, PICTURE, STEPS, TIMES, FAMILY, HISTORY]
+            early = [EARLY] if obj is not None and obj.early_step else []
+            return [RUN, *waiting, *early, PICTURE, STEPS, TIMES, FAMILY, HISTORY]
         parts: list[tuple[Any, bool]] = [
             (RUN_WITH_ACTOR, True),
             (WAITING, obj.finished_at is None),
             (ERROR, obj.error_text is not None),
+            (EARLY_WITH_REASON, bool(obj.early_step)),
             (PICTURE, True),
             (STEPS, True),
-            (CANCELED, obj.ending_since is not None),
+            (CANCELED, _is_canceled(obj)),
             (SIGNALS, bool(signals_of(obj))),
             (TAGS, bool(tags_of(obj))),
             (KEYS, bool(obj.concurrency_key or obj.idempotency_key)),
@@ -145,12 +166,16 @@ class FlowRunAdmin(ReadOnlyAdmin):
     @admin.display(description=_("because"))
     def reasons(self, run: FlowRun) -> SafeString | str:
         unmet = explain(run.pk, using=run._state.db)  # noqa: SLF001 - documented by Django
-        return format_html_join("", "<div>{}</div>", ((str(one),) for one in unmet)) or _now("Nothing: it is ending.")
+        return format_html_join("", "<div>{}</div>", ((str(one),) for one in unmet)) or _ending(run)
 
     @admin.display(description=_("picture"))
     def drawn(self, run: FlowRun) -> SafeString | str:
         statuses = {
-            step_run.step.name: Status(name=step_run.status, label=str(StepStatus(step_run.status).label))
+            step_run.step.name: Status(
+                name=step_run.status,
+                label=str(StepStatus(step_run.status).label),
+                items=counts_of(step_run) if step_run.step.kind == "map" else None,
+            )
             for step_run in steps_of(run)
         }
         return picture(read_plan(run.flow), statuses)
@@ -165,7 +190,15 @@ class FlowRunAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("error"))
     def error_shown(self, run: Any) -> SafeString | str:
-        return error_block(run, step=run.failed_step or "")
+        return error_block(run, where=where_failed(run.failed_step or "", run.failed_item))
+
+    @admin.display(description=_("by step"))
+    def early_by(self, run: FlowRun) -> str:
+        return run.early_step
+
+    @admin.display(description=_("because"))
+    def early_why(self, run: FlowRun) -> str:
+        return run.early_reason or EMPTY
 
     @admin.display(description=_("requested"))
     def cancel_requested(self, run: FlowRun) -> SafeString | str:
@@ -233,7 +266,11 @@ class FlowRunAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("output"))
     def output_json(self, run: Any) -> SafeString | str:
-        return json_block(run.output_text)
+        if run.output_run_id is None:
+            return json_block(run.output_text)
+        steps = StepRun.objects.using(run._state.db).select_related("step")  # noqa: SLF001
+        source = steps.filter(pk=run.output_run_id).first()
+        return EMPTY if source is None else list_output(run.pk, source)
 
     @admin.display(description=_("headers"))
     def headers_json(self, run: Any) -> SafeString | str:
@@ -244,7 +281,7 @@ def _history(run: FlowRun, *, with_details: bool) -> SafeString:
     headings = [_now("at"), _now("step"), _now("event"), _now("from"), _now("to"), _now("by"), _now("details")]
     step_names = {step_run.pk: step_run.step.name for step_run in steps_of(run)}
     rows = [
-        ("", moment(one.at), one.step, one.what, one.from_status, one.to_status, one.actor, _compact(one.details))
+        ("", moment(one.at), one.step, one.what, one.from_status, one.to_status, one.actor, compact(one.details))
         for one in history_of_flow(run, step_names)
     ]
     # Details, and who did something, may name people.
@@ -252,5 +289,14 @@ def _history(run: FlowRun, *, with_details: bool) -> SafeString:
     return table(*shown, row_class="catbird-wide")
 
 
-def _compact(details: Any) -> str:
-    return "" if details is None else json.dumps(details, ensure_ascii=False)[:2000]
+def _is_canceled(run: FlowRun) -> bool:
+    """Whether somebody wanted its end: a run that fails or is completed early is being ended too."""
+    return run.ending_since is not None and run.outcome not in (FlowStatus.FAILED, FlowStatus.COMPLETED)
+
+
+def _ending(run: FlowRun) -> str:
+    """What a run waits for whose outcome is decided."""
+    left = live_item_count(run)
+    if not left:
+        return _now("Nothing: it is ending.")
+    return _now("It is ending: %(count)s of its items are yet to be stopped.") % {"count": grouped(left)}

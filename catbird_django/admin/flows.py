@@ -18,7 +18,7 @@ from catbird_django.models import Flow, FlowRun
 from catbird_django.monitoring import queries
 from catbird_django.monitoring.durations import in_one_unit
 from catbird_django.monitoring.figures import RECENT, recent_flow_counts
-from catbird_django.monitoring.graph.flow_view import view_of_flow
+from catbird_django.monitoring.graph.flow_view import kind_in_words, view_of_flow
 from catbird_django.monitoring.graph.svg import render_svg
 from catbird_django.monitoring.graph.view import Status
 from catbird_django.monitoring.json_text import condition_in_words
@@ -103,7 +103,15 @@ class FlowAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("steps"))
     def step_table(self, flow: Flow) -> SafeString | str:
-        headings = [_now("step"), _now("needs"), _now("only if"), _now("signal"), _now("retries"), _now("handler")]
+        headings = [
+            _now("step"),
+            _now("kind"),
+            _now("needs"),
+            _now("only if"),
+            _now("signal"),
+            _now("retries"),
+            _now("handler"),
+        ]
         rows = (("", *_step_cells(step)) for step in read_plan(flow).steps)
         return table(headings, rows, row_class="catbird-wide")
 
@@ -158,7 +166,15 @@ class FlowAdmin(ReadOnlyAdmin):
 def _step_cells(step: StepPlan) -> list[object]:
     signal = "" if step.signal is None else str((step.signal_schema or {}).get("title") or _now("any"))
     needed = names(dependency.step for dependency in step.dependencies) or EMPTY
-    return [step.name, needed, condition_in_words(step.condition), signal, step.max_retries, step.handler]
+    return [
+        step.name,
+        kind_in_words(step),
+        needed,
+        condition_in_words(step.condition),
+        signal,
+        step.max_retries,
+        step.handler,
+    ]
 
 
 def _in_words(duration: timedelta | None) -> str:

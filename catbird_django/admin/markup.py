@@ -76,6 +76,20 @@ def list_link(model: type[Model], text: str, **filters: str) -> SafeString | str
     return format_html('<a href="{}?{}">{}</a>', url, urlencode(filters), text)
 
 
+def items_url(run_id: int, step: str, **filters: str) -> str:
+    """The address of the page with the items of a map; raise NoReverseMatch if the project took it out."""
+    url = reverse("admin:catbird_flowrun_items", args=[run_id, step])
+    return f"{url}?{urlencode(filters)}" if filters else url
+
+
+def items_link(run_id: int, step: str, text: str, **filters: str) -> SafeString | str:
+    """A link to the items of a map."""
+    try:
+        return format_html('<a href="{}">{}</a>', items_url(run_id, step, **filters), text)
+    except NoReverseMatch:
+        return text
+
+
 def names(values: Iterable[object]) -> SafeString:
     """Names, each as a small label."""
     return format_html_join(" ", '<span class="catbird-name">{}</span>', ((value,) for value in values))
@@ -102,7 +116,7 @@ def folding(summary: str, text: str, *, is_open: bool = False) -> SafeString:
     )
 
 
-def error_block(failed: Any, *, step: str = "") -> SafeString | str:
+def error_block(failed: Any, *, where: str = "") -> SafeString | str:
     """An error as our workers write it; as JSON, when somebody else did."""
     if failed.error_type is None and failed.error_message is None:
         return json_block(failed.error_text)
@@ -110,7 +124,7 @@ def error_block(failed: Any, *, step: str = "") -> SafeString | str:
         '<div class="catbird-error"><strong>{}</strong><span>{}</span>{}</div>{}',
         failed.error_type or "",
         failed.error_message or "",
-        format_html('<span class="quiet">{}</span>', _("in step %(step)s") % {"step": step}) if step else "",
+        format_html('<span class="quiet">{}</span>', where) if where else "",
         folding(_("Traceback"), failed.error_traceback) if failed.error_traceback else "",
     )
 

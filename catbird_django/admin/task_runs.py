@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -23,13 +22,13 @@ from catbird_django.admin.markup import (
     moment,
     names,
     progress_bar,
-    table,
 )
 from catbird_django.admin.read_only import ReadOnlyAdmin
 from catbird_django.admin.run_actions import cancel_one, cancel_selected, retry_one, retry_selected
+from catbird_django.admin.run_records import history_table, log_table
 from catbird_django.models import TaskRun
 from catbird_django.monitoring import queries
-from catbird_django.monitoring.history import MAX_LINES, MAX_SUCCESSORS, history_of, log_of, successors_of, tags_of
+from catbird_django.monitoring.history import MAX_SUCCESSORS, successors_of, tags_of
 from catbird_django.monitoring.paging import REACH
 from catbird_django.monitoring.payloads import with_payload_text
 from catbird_django.monitoring.permissions import may_cancel, may_retry, may_view_payload
@@ -215,24 +214,15 @@ class TaskRunAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("log"))
     def log_lines(self, run: TaskRun) -> SafeString | str:
-        lines = log_of(run)
-        if not lines:
-            return _now("Nothing was written.")
-        rows = [(line.level, moment(line.at), line.attempt, line.level, line.message) for line in lines]
-        headings = (_now("at"), _now("attempt"), _now("level"), _now("message"))
-        shown = table(headings, rows[-MAX_LINES:], row_class="catbird-log")
-        if len(lines) <= MAX_LINES:
-            return shown
-        note = _now("Only the newest %(count)d lines are shown.") % {"count": MAX_LINES}
-        return format_html('<p class="quiet">{}</p>{}', note, shown)
+        return log_table(run)
 
     @admin.display(description=_("history"))
     def history_table(self, run: TaskRun) -> SafeString | str:
-        return _history(run, with_details=False)
+        return history_table(run, with_details=False)
 
     @admin.display(description=_("history"))
     def history_with_details(self, run: TaskRun) -> SafeString | str:
-        return _history(run, with_details=True)
+        return history_table(run, with_details=True)
 
     @admin.display(description=_("task"))
     def task_link(self, run: TaskRun) -> SafeString | str:
@@ -293,17 +283,3 @@ class TaskRunAdmin(ReadOnlyAdmin):
     @admin.display(description=_("headers"))
     def headers_json(self, run: RunWithPayload) -> SafeString | str:
         return json_block(run.headers_text)
-
-
-def _history(run: TaskRun, *, with_details: bool) -> SafeString:
-    headings = [_now("at"), _now("event"), _now("from"), _now("to"), _now("by"), _now("details")]
-    rows = [
-        ("", moment(line.at), line.what, line.from_status, line.to_status, line.actor, _compact(line.details))
-        for line in history_of(run)
-    ]
-    # Details, and who asked for a cancel, may name people.
-    return table(headings, rows) if with_details else table(headings[:4], (row[:5] for row in rows))
-
-
-def _compact(details: Any) -> str:
-    return "" if details is None else json.dumps(details, ensure_ascii=False)[:2000]

@@ -23,7 +23,7 @@ class Requirement:
     step: str
     status: StepStatus
     requirement: str
-    """dependency, signal, timer, worker, slot, running or stopping."""
+    """dependency, signal, timer, worker, slot, items, running or stopping."""
     subject: str | None
     """The step that is needed, or the worker that runs it."""
     detail: dict[str, Any] = field(default_factory=dict)
@@ -95,6 +95,16 @@ def _slot(it: Requirement) -> str:
     return f"is queued in {it.detail['queue']!r}, for {who} its handler"
 
 
+def _items(it: Requirement) -> str:
+    spawned, done = it.detail["spawned"], it.detail["completed"]
+    failed, canceled = it.detail["failed"], it.detail["canceled"]
+    said = [f"{done} of {spawned} have completed"]
+    said += [f"{failed} failed"] if failed else []
+    said += [f"{canceled} were canceled"] if canceled else []
+    nobody = "" if it.detail["workers"] else ", and no worker that is alive has its handler"
+    return f"waits for its items: {', '.join(said)}{nobody}"
+
+
 def _running(it: Requirement) -> str:
     return f"is running on {it.subject}, since {it.detail['since']}"
 
@@ -109,6 +119,7 @@ _SENTENCES = {
     "timer": _timer,
     "worker": _worker,
     "slot": _slot,
+    "items": _items,
     "running": _running,
     "stopping": _stopping,
 }

@@ -17,7 +17,7 @@ class UnmetRequirement(NamedTuple):
     step: str
     status: str
     requirement: str
-    """dependency, signal, timer, worker, slot, running or stopping."""
+    """dependency, signal, timer, worker, slot, items, running or stopping."""
     subject: str | None
     detail: JsonText | None
 

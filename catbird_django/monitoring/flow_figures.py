@@ -1,13 +1,14 @@
 """How flows stand: how many runs of each go on, wait for people, or have ended a short while ago.
 
-Made of the newest `FLOW_REACH` runs, so it answers within a bounded time.
+Made of the newest `FLOW_REACH` runs, and of the indexes of work, so it answers within a bounded time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import Count, F, Q, Value
 
@@ -15,9 +16,11 @@ from catbird_django.conf import get_settings
 from catbird_django.models import FlowRun, StepRun
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.figures import among_newest
+from catbird_django.monitoring.flow_work import count_due_work, count_held_work
 from catbird_django.statuses import FlowStatus, StepStatus
 
 FLOW_REACH = 20_000
+COUNT_LIMIT = 10_000
 ENDING = (FlowStatus.CANCELING, FlowStatus.FAILING, FlowStatus.COMPLETING)
 
 
@@ -31,6 +34,10 @@ class FlowFigures:
     """Their outcome is decided, and what still runs is being stopped."""
     waiting_for_people: int
     """Steps that wait for nothing but a signal."""
+    due_work: int
+    """Steps, and items of maps, that a worker may take now: of each step and queue, at most `COUNT_LIMIT`."""
+    held_work: int
+    """Steps and items in the hands of workers."""
     completed: int
     failed: int
 
@@ -46,18 +53,27 @@ def flow_figures(using: str | None = None, *, ended_within: timedelta) -> Iterat
         completed=Count("pk", filter=lately & Q(status=FlowStatus.COMPLETED)),
         failed=Count("pk", filter=lately & Q(status=FlowStatus.FAILED)),
     )
+    rows = {row["flow_name"]: row for row in counted.order_by()}
     signals = _waiting_for_people(using)
-    for row in counted.order_by("flow_name"):
+    due, held = count_due_work(limit=COUNT_LIMIT, using=using), count_held_work(limit=COUNT_LIMIT, using=using)
+    for name in sorted({*rows, *due, *held}):
+        row: Mapping[str, Any] = rows.get(name, {})
         figures = FlowFigures(
-            flow=row["flow_name"],
-            started=row["started"],
-            ending=row["ending"],
-            waiting_for_people=signals.get(row["flow_name"], 0),
-            completed=row["completed"],
-            failed=row["failed"],
+            flow=name,
+            started=row.get("started", 0),
+            ending=row.get("ending", 0),
+            waiting_for_people=signals.get(name, 0),
+            due_work=due[name],
+            held_work=held[name],
+            completed=row.get("completed", 0),
+            failed=row.get("failed", 0),
         )
-        if figures.started or figures.ending or figures.completed or figures.failed:
+        if _has_something_to_tell(figures):
             yield figures
+
+
+def _has_something_to_tell(one: FlowFigures) -> bool:
+    return any((one.started, one.ending, one.due_work, one.held_work, one.completed, one.failed))
 
 
 def _waiting_for_people(using: str) -> dict[str, int]:

@@ -10,8 +10,8 @@ from typing import Any
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from catbird_django.models import Event, FlowRun, RunLog, RunTag, TaskRun
-from catbird_django.statuses import FlowStatus, RunKind, TaskStatus
+from catbird_django.models import Event, FlowRun, Item, RunLog, RunTag, TaskRun
+from catbird_django.statuses import FlowStatus, ItemStatus, RunKind, TaskStatus
 
 MAX_EVENTS = 200
 MAX_LINES = 200
@@ -33,12 +33,24 @@ class Happening:
     """Of a run of a flow: the step that it is about, if it is about one."""
 
 
-def history_of(run: TaskRun) -> list[Happening]:
+def history_of(run: TaskRun | Item) -> list[Happening]:
     """What happened to a run, oldest first: its ordinary life, and its newest `MAX_EVENTS` events."""
     events = [_of_event(event) for event in _newest(Event, run)[:MAX_EVENTS]]
     told = {(happening.at, happening.to_status) for happening in events}
-    life = [step for step in _life(run) if (step.at, step.to_status) not in told]
+    whole = _life_of_item(run) if isinstance(run, Item) else _life(run)
+    life = [step for step in whole if (step.at, step.to_status) not in told]
     return sorted([*life, *reversed(events)], key=lambda happening: happening.at)
+
+
+def _life_of_item(item: Item) -> Iterator[Happening]:
+    yield Happening(at=item.queued_at, what=_("queued"), to_status=ItemStatus.QUEUED.value)
+    if item.started_at is not None:
+        yield Happening(at=item.started_at, what=_("first started"), to_status=ItemStatus.STARTED.value)
+    if item.cancel_requested_at is not None and item.cancel_requested_at != item.finished_at:
+        canceling = ItemStatus.CANCELING.value
+        yield Happening(at=item.cancel_requested_at, what=_("cancel requested"), to_status=canceling)
+    if item.finished_at is not None:
+        yield Happening(at=item.finished_at, what=ItemStatus(item.status).label, to_status=item.status)
 
 
 def _life(run: TaskRun) -> Iterator[Happening]:
@@ -87,7 +99,7 @@ def _of_event(event: Event, *, step: str = "") -> Happening:
     )
 
 
-def log_of(run: TaskRun) -> Sequence[RunLog]:
+def log_of(run: TaskRun | Item) -> Sequence[RunLog]:
     """The newest lines of a run's log, oldest first: `MAX_LINES`, and one more if there are more."""
     return list(_newest(RunLog, run)[: MAX_LINES + 1])[::-1]
 
@@ -111,6 +123,7 @@ def flow_successors_of(run: FlowRun) -> list[FlowRun]:
     return list(made.only("id", "status", "role")[: MAX_SUCCESSORS + 1])
 
 
-def _newest(model: Any, run: TaskRun) -> Any:
+def _newest(model: Any, run: TaskRun | Item) -> Any:
     rows = model.objects.using(run._state.db)  # noqa: SLF001 - documented by Django
-    return rows.filter(run_kind=RunKind.TASK, run_id=run.pk).order_by("-pk")
+    kind = RunKind.ITEM if isinstance(run, Item) else RunKind.TASK
+    return rows.filter(run_kind=kind, run_id=run.pk).order_by("-pk")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+VIEW_FLOW_RUN = "catbird.view_flowrun"
 VIEW_PAYLOAD = "catbird.view_payload"
 CANCEL_RUN = "catbird.cancel_run"
 RETRY_RUN = "catbird.retry_run"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from django.db.models import Case, QuerySet, TextField, Value, When
 
 from catbird_django.conf import get_settings
-from catbird_django.models import Flow, FlowRun, RunTag, Task, TaskRun, Worker
+from catbird_django.models import Flow, FlowRun, Item, RunTag, Task, TaskRun, Worker
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.worker_states import WorkerState
 from catbird_django.statuses import RunKind, TaskStatus
@@ -51,6 +51,12 @@ def flow_runs(*, using: str | None = None) -> FlowRunQuerySet:
     """All runs of flows, without their payloads; `read_at` is the database's time."""
     runs = FlowRun.objects.using(using or get_settings().database)
     return runs.defer(*PAYLOAD_FIELDS).annotate(read_at=DatabaseNow())
+
+
+def items(*, using: str | None = None) -> QuerySet[Item]:
+    """All items of maps, without their payloads; `read_at` is the database's time."""
+    found = Item.objects.using(using or get_settings().database)
+    return found.defer("input", "output", "error").annotate(read_at=DatabaseNow())
 
 
 def workers(*, using: str | None = None) -> QuerySet[Worker]:

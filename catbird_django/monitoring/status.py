@@ -21,12 +21,11 @@ from catbird_django.models import Breaker, TaskRun
 from catbird_django.models.tasks import SUSPECT
 from catbird_django.monitoring.clock import DatabaseNow
 from catbird_django.monitoring.figures import among_newest
-from catbird_django.monitoring.flow_figures import FlowFigures, flow_figures
+from catbird_django.monitoring.flow_figures import COUNT_LIMIT, FlowFigures, flow_figures
 from catbird_django.monitoring.queries import task_runs, tasks, workers
 from catbird_django.monitoring.worker_states import WorkerState
 from catbird_django.statuses import TaskStatus
 
-COUNT_LIMIT = 10_000
 FAILED_REACH = 100_000
 FAILED_WITHIN = timedelta(hours=1)
 

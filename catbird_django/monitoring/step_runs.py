@@ -24,10 +24,12 @@ OPEN_TO_SIGNALS = (StepStatus.WAITING_FOR_DEPENDENCIES, StepStatus.WAITING_FOR_S
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a step has received from another: its text, or None when that one was skipped."""
+    """What a step has received from another: its text, or None when that one was skipped, or is a map."""
 
     source: str
     text: str | None
+    item_count: int | None = None
+    """Of a map: how many items' outputs it is."""
 
 
 def steps_of(run: FlowRun, *, with_payloads: bool = False) -> list[Any]:
@@ -45,7 +47,8 @@ def received_by(steps: Sequence[StepRun]) -> dict[int, list[Received]]:
     inputs = StepInput.objects.using(steps[0]._state.db).filter(step_run__in=[step.pk for step in steps])  # noqa: SLF001
     rows: Iterable[Any] = with_value_text(inputs.defer("value")).order_by("step_run", "place")
     for row in rows:
-        received[row.step_run_id].append(Received(row.source, None if row.is_skipped else row.value_text))
+        value = (None, None) if row.is_skipped else (row.value_text, row.item_count)
+        received[row.step_run_id].append(Received(row.source, *value))
     return received
 
 

@@ -67,6 +67,11 @@ def _plan_of(step: Step, needed: list[StepDependency], by_id: dict[int, Step]) -
         options=step.options,
         argument_schemas=step.argument_schemas,
         output_schema=step.output_schema or {},
+        over=step.over,
+        max_failed_items=step.max_failed_items,
+        takes_lists=step.takes_lists,
+        is_inline=step.is_inline,
+        is_atomic=step.is_atomic,
         fingerprint=step.fingerprint,
     )
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import io
 import json
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connections
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from catbird_django import Flow, task
-from catbird_django.models import FlowRun, SignalDelivery
+from catbird_django.models import FlowRun, SignalDelivery, StepRun
+from catbird_django.monitoring import flow_figures
 from catbird_django.statuses import FlowStatus
+from tests.flow_support import plan, start
 from tests.flows import Order, declare_orders, run_steps
-from tests.support import register, until
+from tests.item_support import claim_items, complete_items, fail_items, map_over
+from tests.support import register, until, working
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -220,6 +225,8 @@ def test_status_counts_runs_of_flows_and_steps_that_wait_for_people(orders: Any)
             "flow": "order",
             "started": 1,
             "ending": 0,
+            "work_due": 0,
+            "work_held": 0,
             "waiting_for_people": 1,
             "completed_last_hour": 1,
             "failed_last_hour": 1,
@@ -227,7 +234,69 @@ def test_status_counts_runs_of_flows_and_steps_that_wait_for_people(orders: Any)
     ]
     text = say("catbird_status").splitlines()
     assert text[-2:] == [
-        "flow   started  waiting for people  ending  done 1 h  failed 1 h",
-        "order        1                   1       0         1           1",
+        "flow   started  work due  work held  waiting for people  ending  done 1 h  failed 1 h",
+        "order        1         0          0                   1       0         1           1",
     ]
     waiting.cancel()
+
+
+def test_status_counts_steps_and_items_as_work() -> None:
+    """F14, U1: what is due and what workers hold, by flow."""
+    start(plan("numbers", map_over("input")), list(range(20)))
+    run = start(plan("plain", {"name": "one"}, {"name": "other"}))
+    claim_items(3)
+    StepRun.objects.filter(flow_run=run, step__name="other").update(lost_count=2, delivery_count=2)
+
+    told = json.loads(say("catbird_status", "--format", "json"))["flows"]
+
+    assert [(row["flow"], row["work_due"], row["work_held"]) for row in told] == [("numbers", 17, 3), ("plain", 2, 0)]
+
+
+def test_due_items_are_counted_by_index_and_no_further_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    start(plan("numbers", map_over("input")), list(range(20)))
+    monkeypatch.setattr(flow_figures, "COUNT_LIMIT", 10)
+
+    with CaptureQueriesContext(connection) as asked:
+        [figures] = flow_figures.flow_figures(ended_within=timedelta(hours=1))
+
+    assert figures.due_work == 10
+    [counted] = [one["sql"] for one in asked if "COUNT(*)" in one["sql"] and '"cb_items"' in one["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {counted}")
+        assert "cb_items_claimable" in "".join(line for (line,) in cursor.fetchall())
+        cursor.execute("RESET enable_seqscan")
+
+
+def test_a_run_whose_output_is_a_list_prints_it() -> None:
+    """F14a."""
+    flow: Flow[Any, Any] = Flow("numbers", input=list[int])
+
+    @flow.map(over="input", on_item_failure="collect")
+    def halve(item: int) -> float:
+        if item % 2:
+            raise ValueError("odd")
+        return item / 2
+
+    with working():
+        text = say("catbird_run", "numbers", "--input", "[4, 3]", "--wait", "20")
+        told = json.loads(say("catbird_run", "numbers", "--input", "[8]", "--wait", "20", "--format", "json"))
+
+    assert json.loads(text) == [2.0, {"index": 1, "type": "ValueError", "message": "odd"}]
+    assert (told["status"], told["output"]) == ("completed", [4.0])
+
+
+def test_explain_says_how_far_a_map_is() -> None:
+    """F25."""
+    run = start(plan("numbers", map_over("input", max_failed_items=None)), [1, 2, 3])
+    claims = claim_items()
+    complete_items(claims[:1])
+    fail_items(claims[1:2])
+
+    said = say("catbird_explain", str(run.pk)).splitlines()
+    [unmet] = json.loads(say("catbird_explain", str(run.pk), "--format", "json"))["requirements"]
+
+    waits = "double waits for its items: 1 of 3 have completed, 1 failed, and no worker that is alive has its handler"
+    assert said == [f"run {run.pk}: started", waits]
+    assert unmet["detail"] == {"spawned": 3, "completed": 1, "failed": 1, "canceled": 0, "workers": 0}

@@ -17,7 +17,8 @@ from catbird_django.errors import CatbirdError
 class Command(BaseCommand):
     help = (
         "Say how a run of a flow is, and what each of its unfinished steps waits for: other steps, a signal and who "
-        "may give it, its time, or a worker. Exits with 1 if there is no such run."
+        "may give it, its time, a worker, or its items and how many of them have ended. Exits with 1 if there is no "
+        "such run."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -15,9 +15,8 @@ from catbird_django.conf import get_settings
 from catbird_django.engine.schema import require_current_schema
 from catbird_django.errors import SchemaMismatch
 from catbird_django.monitoring.durations import in_words
-from catbird_django.monitoring.flow_figures import FLOW_REACH, FlowFigures
+from catbird_django.monitoring.flow_figures import COUNT_LIMIT, FLOW_REACH, FlowFigures
 from catbird_django.monitoring.status import (
-    COUNT_LIMIT,
     FAILED_REACH,
     FAILED_WITHIN,
     OpenBreaker,
@@ -30,7 +29,9 @@ from catbird_django.monitoring.status import (
 HEADINGS = (
     *("queue", "task", "queued", "later", "retry", "started", "canceling", "done 1 h", "failed 1 h", "oldest due"),
 )
-FLOW_HEADINGS = ("flow", "started", "waiting for people", "ending", "done 1 h", "failed 1 h")
+FLOW_HEADINGS = (
+    *("flow", "started", "work due", "work held", "waiting for people", "ending", "done 1 h", "failed 1 h"),
+)
 CLEAR = "\x1b[2J\x1b[H"  # what a terminal shows, before the next look
 
 
@@ -39,10 +40,10 @@ class Command(BaseCommand):
         "Show the workers that are alive, open circuit breakers and, by queue and task, the runs that are queued "
         "(due), delayed (waiting for their time; of these, for another attempt), started (of these, canceling), "
         "and completed or failed in the last hour; by flow, the runs that are started, are being ended, have completed "
-        "or failed in the last hour, and the steps that wait for people. Tasks and flows without any of these are left "
-        "out. Due runs are "
-        f"counted up to {COUNT_LIMIT:,} for each task, delayed and started ones up to {COUNT_LIMIT:,} in all; ended "
-        f"ones are looked for among the newest {FAILED_REACH:,} runs, runs of flows among the newest {FLOW_REACH:,}."
+        "or failed in the last hour, the steps and items of maps that are due or held by workers, and the steps that "
+        "wait for people. Tasks and flows without any of these are left out. Due runs are counted up to "
+        f"{COUNT_LIMIT:,} for each task or step, delayed and started ones up to {COUNT_LIMIT:,} in all; ended ones are "
+        f"looked for among the newest {FAILED_REACH:,} runs, runs of flows among the newest {FLOW_REACH:,}."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -138,6 +139,8 @@ def as_json(status: Status, *, database: str) -> dict[str, Any]:
                 "flow": row.flow,
                 "started": row.started,
                 "ending": row.ending,
+                "work_due": row.due_work,
+                "work_held": row.held_work,
                 "waiting_for_people": row.waiting_for_people,
                 "completed_last_hour": row.completed,
                 "failed_last_hour": row.failed,
@@ -202,7 +205,8 @@ def _capped(count: int) -> str:
 
 
 def _flow_cells(row: FlowFigures) -> tuple[str, ...]:
-    return row.flow, *map(str, (row.started, row.waiting_for_people, row.ending, row.completed, row.failed))
+    work = (_capped(row.due_work), _capped(row.held_work))
+    return row.flow, str(row.started), *work, *map(str, (row.waiting_for_people, row.ending, row.completed, row.failed))
 
 
 def _table(rows: list[tuple[str, ...]], *, words: int) -> list[str]:

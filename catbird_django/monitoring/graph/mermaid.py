@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from catbird_django.monitoring.graph.layout import Direction
-from catbird_django.monitoring.graph.view import EdgeKind, EdgeView, GraphView, NodeView, Shape
+from catbird_django.monitoring.graph.view import EdgeKind, EdgeView, Form, GraphView, NodeView, Shape
 
-ARROWS = {EdgeKind.NEEDED: "-->", EdgeKind.OPTIONAL: "-->", EdgeKind.ORDER: "-.->"}
+ARROWS = {EdgeKind.NEEDED: "-->", EdgeKind.OPTIONAL: "-->", EdgeKind.ORDER: "-.->", EdgeKind.ITEMS: "==>"}
+BOXES = {Form.CARD: "[{}]", Form.STACK: "[[{}]]", Form.FUNNEL: "[\\{}/]", Form.SLIP: "({})"}
 LINE_BREAK = "<br/>"
 
 # Whatever Mermaid, the Markdown in it or the browser could take for more than a text: it is written by its number.
@@ -30,16 +31,20 @@ def _id(node: NodeView) -> str:
 
 
 def _box(node: NodeView) -> str:
-    """The text in its shape: slanted if it waits for somebody."""
+    """The text in its shape: slanted if it waits for somebody; else a map has double sides, a reduce is a funnel, an
+    inline step is round, and an atomic one a drum."""
     text = f'"{LINE_BREAK.join(map(_escaped, _lines(node)))}"'
     if node.shape is not Shape.STEP:
         return f"([{text}])"
-    return f"[/{text}/]" if node.asks else f"[{text}]"
+    if node.asks:
+        return f"[/{text}/]"
+    return f"[({text})]" if node.is_atomic and node.form is Form.CARD else BOXES[node.form].format(text)
 
 
 def _lines(node: NodeView) -> list[str]:
     status = [node.status.label] if node.status else []
-    return [node.label, *status, *(badge.meaning for badge in node.badges)]
+    kind = [node.kind] if node.is_atomic or node.form is not Form.CARD else []
+    return [node.label, *kind, *status, *(badge.meaning for badge in node.badges)]
 
 
 def _arrow(edge: EdgeView) -> str:

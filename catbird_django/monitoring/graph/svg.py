@@ -9,7 +9,7 @@ from __future__ import annotations
 from catbird_django.monitoring.graph.card import SMALL_SIZE, draw_node, draw_symbols, size_of
 from catbird_django.monitoring.graph.edge import draw_edge, draw_legend, legend_size
 from catbird_django.monitoring.graph.layout import Direction, Layout, Link, Node, lay_out
-from catbird_django.monitoring.graph.view import EdgeKind, GraphView, NodeView, Shape
+from catbird_django.monitoring.graph.view import EdgeKind, Form, GraphView, NodeView, Shape
 from catbird_django.monitoring.graph.xml_text import Attribute, Xml, element, number
 
 SHRINKABLE = 1100  # a wider picture would have to be shrunk so far that its words could not be read
@@ -65,7 +65,9 @@ def _root_attributes(view: GraphView, layout: Layout) -> dict[str, Attribute]:
 
 def _as_node(node: NodeView) -> Node:
     width, height = size_of(node)
-    return Node(id=node.id, width=width, height=height, stretches=node.shape is Shape.STEP)
+    return Node(
+        id=node.id, width=width, height=height, stretches=node.shape is Shape.STEP and node.form is not Form.SLIP
+    )
 
 
 def _edges(view: GraphView, layout: Layout, direction: Direction) -> list[Xml]:

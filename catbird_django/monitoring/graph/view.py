@@ -14,11 +14,24 @@ class Shape(StrEnum):
     END = "end"
 
 
+class Form(StrEnum):
+    """How the card of a step looks, by what the step does."""
+
+    CARD = "card"
+    STACK = "stack"
+    """A map: one card per item."""
+    FUNNEL = "funnel"
+    """A reduce: many values go in, and one comes out."""
+    SLIP = "slip"
+    """An inline step: no piece of work of its own."""
+
+
 class BadgeKind(StrEnum):
     """What a badge is about; each has an icon."""
 
     CONDITION = "condition"
     SIGNAL = "signal"
+    TOLERANCE = "tolerance"
     RETRIES = "retries"
     DELAY = "delay"
     DEADLINE = "deadline"
@@ -33,6 +46,8 @@ class EdgeKind(StrEnum):
     """An output that the next step takes if there is one."""
     ORDER = "order"
     """Nothing but the order."""
+    ITEMS = "items"
+    """A list that the next step goes over, item by item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +62,26 @@ class Badge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemCounts:
+    """How far a map is."""
+
+    spawned: int | None = None
+    """None: it does not go over its list yet."""
+    completed: int = 0
+    failed: int = 0
+    canceled: int = 0
+    text: str = ""
+    """The same in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """Where a step of a run is: the name for style sheets, the label for people."""
 
     name: str
     label: str
+    items: ItemCounts | None = None
+    """Of a map only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +91,8 @@ class NodeView:
     id: str
     label: str
     shape: Shape = Shape.STEP
+    form: Form = Form.CARD
+    is_atomic: bool = False
     kind: str = ""
     """What kind of step it is, in the reader's language."""
     status: Status | None = None
