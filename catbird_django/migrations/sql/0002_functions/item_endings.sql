@@ -5,6 +5,9 @@
 -- through the map from its last item to its first, a range of places at a time (R8a). The run is 'failing', 'completing' or
 -- 'canceling' meanwhile.
 --
+-- A claim waits for nobody, so one may be under way that still sees the map wait, and is committed after its end was decided.
+-- Hence what is queued is ended first, which waits for such claims, and then what is held.
+--
 -- Locks: step runs by id, then items by id, of flow runs that the caller has locked.
 
 -- More queued items than this are ended in batches.
@@ -100,6 +103,26 @@ BEGIN
 END;
 $$;
 
+-- End what workers hold of these maps, none of which waits for items any more: what was claimed while that was decided.
+CREATE OR REPLACE FUNCTION _cb_end_overlooked_items(p_step_run_ids bigint[])
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    v_to_tell bigint[];
+BEGIN
+    v_to_tell := ARRAY(
+        SELECT run.id
+        FROM cb_step_runs AS run
+        JOIN cb_flow_runs AS flow_run ON flow_run.id = run.flow_run_id AND flow_run.status = 'canceling'
+        WHERE run.id = ANY (p_step_run_ids)
+    );
+    PERFORM _cb_end_held_items(v_to_tell, 'canceling');
+    PERFORM _cb_end_held_items(
+        ARRAY(SELECT id FROM unnest(p_step_run_ids) AS id WHERE id <> ALL (v_to_tell)), 'canceled'
+    );
+END;
+$$;
+
 -- Cancel the items of these maps that are queued. They have no event each: nobody has begun them.
 CREATE OR REPLACE FUNCTION _cb_cancel_queued_items(p_step_run_ids bigint[])
 RETURNS void
@@ -142,18 +165,18 @@ END;
 $$;
 
 -- End another batch of queued items of runs that are being ended, and the runs of which nothing lives any more. Returns the
--- queues of what was queued because of it, and how many items were looked at.
+-- queues of what was queued because of it, and how many items were looked at: p_limit of them when there are more.
 CREATE OR REPLACE FUNCTION _cb_end_items_in_batches(p_limit integer)
 RETURNS TABLE (queues text[], item_count integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
+    v_ending bigint[];
     v_held bigint[];
-    v_canceling bigint[];       -- maps
-    v_others bigint[];          -- maps, of runs that fail or complete early
+    v_maps bigint[];
     v_size integer;
 BEGIN
-    v_held := _cb_hold_flow_runs(ARRAY(
+    v_ending := ARRAY(
         SELECT run.id
         FROM cb_flow_runs AS run
         WHERE run.ending_since IS NOT NULL AND run.finished_at IS NULL
@@ -162,7 +185,8 @@ BEGIN
           )
         ORDER BY run.ending_since
         LIMIT 10
-    ));
+    );
+    v_held := _cb_hold_flow_runs(v_ending);
     queues := ARRAY[]::text[];
     item_count := 0;
     IF v_held = '{}' THEN
@@ -170,17 +194,14 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT coalesce(array_agg(map.id) FILTER (WHERE run.status = 'canceling'), ARRAY[]::bigint[]),
-           coalesce(array_agg(map.id) FILTER (WHERE run.status <> 'canceling'), ARRAY[]::bigint[])
-    INTO v_canceling, v_others
-    FROM cb_step_runs AS map
-    JOIN cb_flow_runs AS run ON run.id = map.flow_run_id
-    WHERE map.flow_run_id = ANY (v_held) AND map.items_ended_from > 0;
-    v_size := greatest(1, p_limit / cardinality(v_canceling || v_others));
+    v_maps := ARRAY(
+        SELECT map.id FROM cb_step_runs AS map WHERE map.flow_run_id = ANY (v_held) AND map.items_ended_from > 0
+    );
+    v_size := greatest(1, p_limit / greatest(1, cardinality(v_maps)));
     WITH range AS (
         SELECT map.id, greatest(0, map.items_ended_from - v_size) AS first_index, map.items_ended_from AS end_index
         FROM cb_step_runs AS map
-        WHERE map.flow_run_id = ANY (v_held) AND map.items_ended_from > 0
+        WHERE map.id = ANY (v_maps)
         ORDER BY map.id
         FOR NO KEY UPDATE
     ), canceled AS (
@@ -197,13 +218,16 @@ BEGIN
                 + (SELECT count(*) FROM canceled WHERE canceled.step_run_id = range.id)::integer
         FROM range
         WHERE run.id = range.id
-        RETURNING range.end_index - range.first_index AS size
+        RETURNING range.end_index - range.first_index AS size, range.first_index
     )
-    SELECT coalesce(sum(ended.size), 0) INTO item_count FROM ended;
+    SELECT CASE
+               WHEN bool_or(ended.first_index > 0) OR cardinality(v_ending) = 10 THEN p_limit
+               ELSE coalesce(sum(ended.size), 0)
+           END
+    INTO item_count
+    FROM ended;
+    PERFORM _cb_end_overlooked_items(v_maps);
 
-    -- A claim that was not yet committed when the outcome was decided did not know of it.
-    PERFORM _cb_end_held_items(v_canceling, 'canceling');
-    PERFORM _cb_end_held_items(v_others, 'canceled');
     queues := _cb_end_stopped_flows(v_held);
     RETURN NEXT;
 END;

@@ -75,10 +75,11 @@ BEGIN
     WITH lost AS (
         SELECT item.id, item.lost_count + 1 AS lost_count
         FROM cb_items AS item
+        JOIN cb_step_runs AS run ON run.id = item.step_run_id AND run.status = 'waiting_for_items'
         WHERE item.id = ANY (v_late) AND item.flow_run_id = ANY (v_held)
           AND item.status = 'started' AND item.lease_until < _cb_now()
         ORDER BY item.id
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE OF item SKIP LOCKED
     ), decided AS (
         SELECT lost.id, lost.lost_count, lost.lost_count > step.max_lost AS is_final
         FROM lost

@@ -336,12 +336,15 @@ BEGIN
 END;
 $$;
 
--- Lock the flow runs and the step runs of these items, each by id: before anything is done to the items themselves.
+-- Lock the flow runs and the step runs of these items, each by id: before anything is done to the items themselves. Of maps
+-- that no longer wait for items nothing is held any more then.
 CREATE OR REPLACE FUNCTION _cb_lock_steps_of_items(p_item_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_ended bigint[];
 BEGIN
     PERFORM FROM cb_flow_runs AS flow_run
     WHERE flow_run.id = ANY (ARRAY(
@@ -349,12 +352,19 @@ BEGIN
     ))
     ORDER BY flow_run.id
     FOR NO KEY UPDATE;
-    PERFORM FROM cb_step_runs AS run
-    WHERE run.id = ANY (ARRAY(
-        SELECT DISTINCT item.step_run_id FROM cb_items AS item WHERE item.id = ANY (p_item_ids)
-    ))
-    ORDER BY run.id
-    FOR NO KEY UPDATE;
+    WITH held AS (
+        SELECT run.id, run.status
+        FROM cb_step_runs AS run
+        WHERE run.id = ANY (ARRAY(
+            SELECT DISTINCT item.step_run_id FROM cb_items AS item WHERE item.id = ANY (p_item_ids)
+        ))
+        ORDER BY run.id
+        FOR NO KEY UPDATE
+    )
+    SELECT array_agg(held.id) FILTER (WHERE held.status <> 'waiting_for_items') INTO v_ended FROM held;
+    IF v_ended IS NOT NULL THEN
+        PERFORM _cb_end_overlooked_items(v_ended);
+    END IF;
 END;
 $$;
 
