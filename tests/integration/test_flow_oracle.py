@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -26,7 +27,9 @@ from catbird_django import Flow, FlowHandle, SignalRefused
 from catbird_django.conf import get_settings
 from catbird_django.definitions.registry import registry
 from catbird_django.engine.doctor import examine
-from catbird_django.models import FlowRun, StepRun
+from catbird_django.engine.flows import read_flow_run
+from catbird_django.engine.items import read_items
+from catbird_django.models import FlowRun, Item, StepRun
 from catbird_django.statuses import TERMINAL_STATUSES, SignalVerdict
 from tests.oracle.flows import Decision, declare
 from tests.oracle.interpreter import Expectation, interpret
@@ -91,7 +94,7 @@ def working(database_url: str, chance: random.Random) -> Iterator[Workers]:
 
 
 def test_random_flows_end_as_they_must_though_workers_are_killed(database_url: str) -> None:
-    """F3-F5, F7-F12, F18: nothing lost, nothing doubled, and every step as the interpreter says."""
+    """F3-F12, F14-F16, F18: nothing lost, nothing doubled, and every step as the interpreter says."""
     chance = random.Random(20261118)
     with registry.isolated():
         shapes = {seed: random_flow(seed) for seed in range(FLOWS)}
@@ -109,7 +112,13 @@ def test_random_flows_end_as_they_must_though_workers_are_killed(database_url: s
     assert what_the_doctor_says() == []
 
 
+ITEM_FAILED = dict  # the type of what is in the place of an item that failed
 FAULTS = {
+    "items lose their errors": (
+        "a list with errors",
+        "_cb_item_value(p_item cb_items) RETURNS jsonb",
+        "SELECT coalesce(p_item.output, '1')",
+    ),
     "steps run without what they need": (
         "dependency",
         "_cb_lacks_a_dependency(p_flow_run_id bigint, p_step_id bigint) RETURNS boolean",
@@ -127,9 +136,7 @@ FAULTS = {
 def test_an_engine_with_a_fault_is_found_out(fault: str) -> None:
     """The comparison can fail: it has nothing to say of these flows, and a lot once the fault is there."""
     reason, function, body = FAULTS[fault]
-    seeds = [
-        seed for seed in range(FLOWS) if reason in {end.reason for end in interpret(random_flow(seed)).steps.values()}
-    ]
+    seeds = [seed for seed in range(FLOWS) if reason in what_happens_in(random_flow(seed))]
     with registry.isolated():
         flows = {seed: declare(random_flow(seed)) for seed in seeds[:5]}
         assert differences_of(flows) == []
@@ -142,6 +149,12 @@ def test_an_engine_with_a_fault_is_found_out(fault: str) -> None:
                 assert differences_of(flows) != []
             finally:
                 cursor.execute(as_it_was)
+
+
+def what_happens_in(shape: FlowShape) -> set[str]:
+    ends = interpret(shape).steps.values()
+    has_errors = any(ITEM_FAILED in map(type, end.output) for end in ends if isinstance(end.output, list))
+    return {end.reason for end in ends} | ({"a list with errors"} if has_errors else set())
 
 
 def differences_of(flows: dict[int, Flow[Any, Any]]) -> list[str]:
@@ -164,11 +177,34 @@ def test_the_random_flows_have_everything_in_them() -> None:
 
     reasons = ("condition", "dependency", "handler", "exhausted")
     assert min(ends[end] for end in ("completed", "failed", "never", *(f"skipped {reason}" for reason in reasons))) >= 5
-    assert Counter(interpret(shape).status for shape in shapes).keys() == {"completed", "failed"}
+    assert {tuple(sorted(interpret(shape).statuses)) for shape in shapes} >= {("completed",), ("failed",)}
     assert sum(step.has_signal for step in steps) >= 50
     assert sum("signal" in (step.condition or "") for step in steps) >= 5
     assert sum(0 < step.failures <= step.max_retries for step in steps) >= 20
     assert {step.on_unmet for step in steps} == {"skip", "skip_downstream", "fail"}
+
+
+def test_the_random_flows_have_every_kind_of_step_in_them() -> None:
+    """F6, F14-F16: lists of items, empty ones, with errors in them, over each other; loops that fail; early ends."""
+    shapes = [random_flow(seed) for seed in range(60)]
+    ends = [(shape, step, interpret(shape).steps[step.name]) for shape in shapes for step in shape.steps]
+    completed = [(shape, step, end) for shape, step, end in ends if end.status == "completed"]
+    lists = [
+        (shape, step, end.output)
+        for shape, step, end in completed
+        if step.kind == "map" and isinstance(end.output, list)
+    ]
+
+    assert min(Counter(step.kind for _, step, _ in completed)[kind] for kind in ("map", "reduce")) >= 15
+    assert sum(output == [] for _, _, output in lists) >= 5
+    assert sum(ITEM_FAILED in map(type, output) for _, _, output in lists) >= 5
+    assert sum(step.over == "input" for _, step, _ in lists) >= 5
+    assert sum(step.over != "input" and shape.step(step.over).kind == "map" for shape, step, _ in lists) >= 5
+    assert sum(0 < step.failures <= step.max_retries for _, step, _ in lists) >= 3
+    assert {end.status for _, step, end in ends if step.kind == "map"} >= {"completed", "failed", "skipped", "early"}
+    assert {end.status for _, step, end in ends if step.kind == "reduce"} >= {"completed", "failed", "skipped"}
+    assert sum(step.is_inline and step.failures == 1 for _, step, _ in completed) >= 5
+    assert sum(bool(interpret(shape).early) for shape in shapes) >= 5
 
 
 def give_signals_and_kill(
@@ -209,24 +245,40 @@ def compare(shape: FlowShape, run_id: int) -> list[str]:
     expected, run = interpret(shape), FlowRun.objects.get(pk=run_id)
     steps = {one.step.name: one for one in StepRun.objects.filter(flow_run=run).select_related("step")}
     found = []
-    if run.status != expected.status:
-        found.append(f"{shape.name}: {run.status}, not {expected.status}: {run.error}")
+    output = _output_of(run)
+    if run.status not in expected.statuses:
+        found.append(f"{shape.name}: {run.status}, not {expected.statuses}: {run.error}")
     elif run.status == "failed":
         if run.error["step"] not in expected.failing:
             found.append(f"{shape.name}: failed in {run.error['step']}, not in one of {expected.failing}")
-    elif run.output != expected.output(shape):
-        found.append(f"{shape.name}: gave {run.output}, not {expected.output(shape)}")
+    elif expected.early:
+        if output not in expected.early.get(run.early_step, ()):
+            found.append(f"{shape.name}: {run.early_step!r} ended it with {output}, not one of {expected.early}")
+    elif output != expected.output(shape):
+        found.append(f"{shape.name}: gave {output}, not {expected.output(shape)}")
+    if Item.objects.live().filter(flow_run_id=run_id).exists():
+        found.append(f"{shape.name}: items of it live")
     return found + [text for name, one in steps.items() for text in _compare_step(shape, name, one, expected, run)]
+
+
+def _output_of(run: FlowRun) -> Any:
+    state = read_flow_run(run.pk, using="default")
+    return None if state is None or state.output is None else json.loads(state.output)
 
 
 def _compare_step(shape: FlowShape, name: str, one: StepRun, expected: Expectation, run: FlowRun) -> list[str]:
     end = expected.steps[name]
     if one.status not in TERMINAL_STATUSES:
         return [f"{shape.name}.{name} still lives: {one.status}"]
-    if run.status == "failed" and one.status == "canceled":
-        return []  # what the failure has stopped
-    if (one.status, one.output, one.skip_reason) != (end.status, end.output, end.reason):
-        return [f"{shape.name}.{name}: {one.status} {one.output} {one.skip_reason!r}, not {end}"]
+    if (run.status == "failed" or run.early_step) and one.status == "canceled":
+        return []  # what was stopped
+    output = one.output
+    if shape.step(name).kind == "map" and one.status == "completed":
+        output = [json.loads(item.value) for item in read_items(one.pk, limit=1000, using="default")]
+    if run.early_step == name and (one.status, output) == ("completed", _output_of(run)):
+        return []
+    if (one.status, output, one.skip_reason) != (end.status, end.output, end.reason):
+        return [f"{shape.name}.{name}: {one.status} {output} {one.skip_reason!r}, not {end}"]
     return []
 
 
