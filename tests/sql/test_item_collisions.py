@@ -1,7 +1,7 @@
 """Items under races: many at once on the same map, and claims that are made while their run is being ended.
 
-`RACE_ROUNDS=1000 python3 bootstrap.py test tests/sql/test_item_collisions.py` runs the long version: 500 to 1 000 rounds
-of each race.
+`RACE_ROUNDS=1000 python3 bootstrap.py test tests/sql/test_item_collisions.py` runs the long version: 500 to 1 000
+rounds of each race.
 """
 
 from __future__ import annotations
