@@ -112,6 +112,18 @@ def until(condition: Callable[[], Any], *, seconds: float = LONG_ENOUGH) -> None
         time.sleep(0.02)
 
 
+def until_no_transaction_is_open() -> None:
+    """Wait until the server has ended what killed processes had begun: emptying the tables meanwhile may deadlock."""
+    others = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+        " AND backend_type = 'client backend'"
+    )
+    with second_session() as session:
+        session.autocommit = True
+        until(lambda: session.execute(others).fetchone() == (0,))
+
+
 def until_nobody_listens() -> None:
     """Wait until callers of earlier tests have let go: their listener knows nothing of a database that was emptied."""
     until(lambda: not any(thread.name == "catbird-waiting" for thread in threading.enumerate()))

@@ -34,7 +34,7 @@ from catbird_django.statuses import TERMINAL_STATUSES, SignalVerdict
 from tests.oracle.flows import Decision, declare
 from tests.oracle.interpreter import Expectation, interpret
 from tests.oracle.shapes import FlowShape, random_flow
-from tests.support import until
+from tests.support import until, until_no_transaction_is_open
 from tests.support import working as worker_threads
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +80,7 @@ class Workers:
         for process in self.processes:
             process.kill()
             process.wait()
+        until_no_transaction_is_open()
 
 
 @contextmanager

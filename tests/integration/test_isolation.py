@@ -26,7 +26,7 @@ from catbird_django.worker.handlers import build_handlers
 from catbird_django.worker.isolation.processes import HandlerProcesses
 from catbird_django.worker.outcome import Completed
 from catbird_django.worker.recycling import Limits
-from tests.support import until, work_off, working
+from tests.support import until, until_no_transaction_is_open, work_off, working
 from tests.unruly import tasks as unruly
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -260,13 +260,14 @@ def test_the_processes_of_handlers_die_with_a_worker_that_is_killed() -> None:
     handle = unruly.be_deaf.run()
     worker = subprocess.Popen([sys.executable, ROOT / "manage.py", "catbird_worker"])
     try:
-        until(lambda: RunLog.objects.filter(run_id=handle.id).exists(), seconds=30)
+        until(lambda: RunLog.objects.filter(run_id=handle.id).exists())
         [process] = psutil.Process(worker.pid).children()
     finally:
         worker.kill()
         worker.wait()
 
     until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    until_no_transaction_is_open()
 
 
 @pytest.mark.parametrize("name", ["be_deaf", "talk", "talk_async"])

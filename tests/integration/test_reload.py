@@ -12,7 +12,7 @@ import pytest
 
 from catbird_django import run_task, task
 from catbird_django.models import Worker
-from tests.support import LONG_ENOUGH, until
+from tests.support import LONG_ENOUGH, until, until_no_transaction_is_open
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,6 +58,7 @@ def start(database_url: str, tmp_path: Path) -> Iterator[Callable[..., subproces
     for process in started:
         process.kill()
         process.communicate()
+    until_no_transaction_is_open()
 
 
 def change(tasks: Path, text: str) -> None:

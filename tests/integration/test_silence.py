@@ -186,7 +186,7 @@ def test_a_worker_process_that_is_told_to_stop_in_the_silence_ends_in_time(proxy
     command = [sys.executable, str(ROOT / "manage.py"), "catbird_worker", "--noreload"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            until(lambda: Worker.objects.filter(sleeping_since__isnull=False).exists(), seconds=20)
+            until(lambda: Worker.objects.filter(sleeping_since__isnull=False).exists())
             proxy.freeze()
             process.send_signal(signal.SIGTERM)
 

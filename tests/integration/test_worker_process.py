@@ -16,7 +16,7 @@ from catbird_django import TaskHandle, run_task
 from catbird_django.models import TaskRun, Worker
 from catbird_django.statuses import TaskStatus
 from project.demo.tasks import brew, greet, render_report
-from tests.support import LONG_ENOUGH, until
+from tests.support import LONG_ENOUGH, until, until_no_transaction_is_open
 
 ROOT = Path(__file__).parents[2]
 REPORT = {"title": "Sales", "pages": 5}  # half a second
@@ -47,6 +47,7 @@ def start_worker(database_url: str) -> Iterator[StartWorker]:
     for process in started:
         process.kill()
         process.wait()
+    until_no_transaction_is_open()
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from tests.support import until_no_transaction_is_open
+
 ROOT = Path(__file__).parents[2]
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]
@@ -46,6 +48,7 @@ def worker_processes(database_url: str, *, settings: str = "tests.unruly.setting
                 if child.is_running():
                     child.kill()
             process.communicate()
+        until_no_transaction_is_open()
 
 
 def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
