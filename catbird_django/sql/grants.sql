@@ -68,6 +68,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
         _cb_doctor_signals, _cb_doctor_steps, _cb_doctor_waiting, _cb_doctor_workers, _cb_due_at, _cb_end_batch,
         _cb_end_canceling_items, _cb_end_canceling_steps, _cb_end_canceling_tasks, _cb_end_flows, _cb_end_held_items,
         _cb_end_items, _cb_end_items_in_batches, _cb_end_overdue_canceling_items, _cb_end_overdue_canceling_steps,
+        _cb_end_overlooked_items,
         _cb_end_overdue_canceling_tasks, _cb_end_stopped_flows, _cb_end_waits_for_signals, _cb_error_in_place,
         _cb_error_in_short, _cb_error_of_item, _cb_evaluate_condition, _cb_expand_maps, _cb_expire_flows,
         _cb_expire_tasks, _cb_fail_flows_of, _cb_fail_overdue_flows, _cb_fail_waiting_steps, _cb_find_due_items,
