@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 
 from catbird_django.engine.call import DATABASE_TROUBLE, blames_conflict, blames_data, blames_lock
 from catbird_django.engine.steps import Claim
+from catbird_django.failpoints import reach
 from catbird_django.statuses import SettleVerdict
 from catbird_django.worker.outcome import Completed, EndedEarly, Outcome, Released, Settled
 
@@ -77,6 +78,7 @@ class Transactions:
             if _is_nobodys_fault(cause, stage):
                 return _released(claim, cause)
             raise cause from cause.__cause__
+        reach("after-settle")
         return Settled(claim)
 
     def _settle_or_refuse(self, outcome: Completed | EndedEarly) -> None:

@@ -12,5 +12,6 @@ sessions     what can be done to the server's sessions and settings
 processes    real `manage.py catbird_worker` processes
 ledger       what handlers really did, written where no rollback of ours reaches it
 tasks        the handlers
+flows        the flows, and the handlers of their steps
 campaign     rounds of scenarios, counted and summed up
 """

@@ -27,20 +27,25 @@ def table(schema: str) -> str:
             attempt integer NOT NULL,
             pid integer NOT NULL,
             phase text NOT NULL,
+            part text NOT NULL DEFAULT '',
             at timestamptz NOT NULL DEFAULT clock_timestamp()
         )
     """
 
 
-def write(run: int, attempt: int, phase: str) -> None:
-    """Write down that this process is at this point of a run; try again while the server is away."""
+def write(run: int, attempt: int, phase: str, *, part: str = "") -> None:
+    """Write down that this process is at this point of a run, or of a part of a flow's run.
+
+    Tries again while the server is away.
+    """
     deadline = time.monotonic() + PATIENCE
     word = uuid4()  # a server that dies may have committed what it did not answer: said again, it is still one word
     while True:
         try:
             _connection().execute(
-                "INSERT INTO fx (word, run, attempt, pid, phase) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-                [word, run, attempt, os.getpid(), phase],
+                "INSERT INTO fx (word, run, attempt, pid, phase, part) VALUES (%s, %s, %s, %s, %s, %s)"
+                " ON CONFLICT DO NOTHING",
+                [word, run, attempt, os.getpid(), phase, part],
             )
             return
         except psycopg.Error:

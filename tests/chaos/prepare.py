@@ -1,4 +1,4 @@
-"""Bring a database to the present schema and make the tasks known: `python -m tests.chaos.prepare`."""
+"""Bring a database to the present schema and make the tasks and flows known: `python -m tests.chaos.prepare`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from django.core.management import call_command
 
 def main() -> None:
     django.setup()
-    from catbird_django.client.registration import register_tasks
+    from catbird_django.client.registration import register_flows, register_tasks
     from catbird_django.definitions.registry import registry
 
     call_command("migrate", verbosity=0)
     register_tasks(registry.tasks.values(), using="default")
+    register_flows([draft.definition for draft in registry.flows.values()], using="default")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import subprocess
@@ -15,6 +16,8 @@ import psycopg
 from django.db import connections
 
 from catbird_django import run_task
+from catbird_django.engine.flow_cancel import cancel_flows
+from catbird_django.engine.flows import run_flows
 from catbird_django.engine.tasks import run_tasks
 from project.embedded.server import SUPERUSER
 from tests.chaos import checks, ledger
@@ -40,6 +43,7 @@ class Round:
         self.database = f"round_{number}"
         self.using = f"chaos_{number}"  # rounds may be played at the same time, on threads
         self.accepted: list[int] = []
+        self.accepted_flows: list[int] = []
         self.recoveries: list[float] = []
         self.seen: Counter[str] = Counter()
         self.workers: list[WorkerProcess] = []
@@ -63,9 +67,11 @@ class Round:
 
     def become_quiet(self) -> None:
         """Let workers finish everything that was accepted, and stop them."""
-        if self.live(self.accepted) and not any(worker.is_alive for worker in self.workers):
+        is_left = self.live(self.accepted) or self.live_flows(self.accepted_flows)
+        if is_left and not any(worker.is_alive for worker in self.workers):
             self.start_worker()
         self.until_ended(self.accepted, seconds=QUIET_WITHIN)
+        self.until_flows_ended(self.accepted_flows)
         for worker in self.workers:
             self.stop(worker)
 
@@ -160,6 +166,30 @@ class Round:
         text = f'{{"seconds": {seconds}}}'
         return self.run_many("note", count // 2, text) + self.run_many("anote", count - count // 2, text)
 
+    def run_flows(self, flow: str, *inputs: Any) -> list[int]:
+        """Start runs of a flow; they are accepted when this returns."""
+        try:
+            answers = run_flows(flow, [json.dumps(value) for value in inputs], using=self.using)
+        finally:
+            connections[self.using].close()
+        ids = [answer.run_id for answer in answers if answer.run_id]
+        self.accepted_flows += ids
+        return ids
+
+    def cancel_flow(self, run_id: int) -> None:
+        try:
+            cancel_flows([run_id], reason="enough", actor="campaign", notify=True, using=self.using)
+        finally:
+            connections[self.using].close()
+
+    def items(self, run_id: int, status: str) -> int:
+        """How many items of a flow's run are in this status."""
+        statement = "SELECT count(*) FROM cb_items WHERE flow_run_id = %s AND status = %s"
+        return int(self.query(statement, [run_id, status])[0][0])
+
+    def flow_status(self, run_id: int) -> str:
+        return str(self.query("SELECT status FROM cb_flow_runs WHERE id = %s", [run_id])[0][0])
+
     def query(self, statement: str, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         return self.cluster.query(statement, parameters, database=self.database)
 
@@ -179,11 +209,24 @@ class Round:
 
     def effects(self, run_id: int | None = None) -> list[tuple[int, int, int, str]]:
         """The ledger: run, attempt, pid and phase, in order."""
-        where = "" if run_id is None else f" WHERE run = {int(run_id)}"
+        where = " WHERE part = ''" + ("" if run_id is None else f" AND run = {int(run_id)}")
         rows = self.cluster.query(
             f"SELECT run, attempt, pid, phase FROM {self.database}.fx{where} ORDER BY id", database=LEDGER
         )
         return [(run, attempt, pid, phase) for run, attempt, pid, phase in rows]
+
+    def item_effects(self) -> list[tuple[int, int, int, int, str]]:
+        """The ledger of items: the flow's run, index, attempt, pid and phase, in order."""
+        rows = self.cluster.query(
+            f"SELECT run, part, attempt, pid, phase FROM {self.database}.fx WHERE part ~ '^item' ORDER BY id",
+            database=LEDGER,
+        )
+        return [(run, int(part.split()[1]), attempt, pid, phase) for run, part, attempt, pid, phase in rows]
+
+    def step_effects(self, step: str) -> list[tuple[int, int]]:
+        """The ledger of a step: the flow's run and pid, each time it was begun."""
+        statement = f"SELECT run, pid FROM {self.database}.fx WHERE part = %s ORDER BY id"
+        return [(run, pid) for run, pid in self.cluster.query(statement, [f"step {step}"], database=LEDGER)]
 
     def began(self, run_id: int, attempt: int = 1) -> float | None:
         """When an attempt of a run began, by the ledger; None if it did not."""
@@ -225,6 +268,15 @@ class Round:
         """Wait, without a worker that would take it back."""
         over = "SELECT 1 FROM cb_task_runs WHERE id = %s AND lease_until < clock_timestamp()"
         self.until(lambda: self.query(over, [run_id]), what="the end of its lease")
+
+    def live_flows(self, run_ids: Sequence[int]) -> int:
+        """How many of these runs of flows have not ended."""
+        statement = "SELECT count(*) FROM cb_flow_runs WHERE id = ANY (%s) AND finished_at IS NULL"
+        return int(self.query(statement, [list(run_ids)])[0][0])
+
+    def until_flows_ended(self, run_ids: Sequence[int], *, seconds: float = QUIET_WITHIN) -> None:
+        wanted = list(run_ids)
+        self.until(lambda: self.live_flows(wanted) == 0, seconds=seconds, what="the end of all runs of flows")
 
     def live(self, run_ids: Sequence[int]) -> int:
         """How many of these runs have not ended."""
