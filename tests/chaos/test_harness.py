@@ -94,6 +94,29 @@ def test_an_execution_without_a_claim_is_found(played: Play) -> None:
     assert "run 1 was delivered 0 times, and begun 1 times" in played(fault).problem
 
 
+def test_what_is_wrong_with_items_of_maps_is_found(played: Play) -> None:
+    def fault(round_: Round) -> None:
+        round_.start_worker()
+        [run_id] = round_.run_flows("note_each", [0.0, 0.0])
+        round_.until_flows_ended([run_id])
+        round_.cluster.execute(
+            "INSERT INTO cb_events (at, run_kind, run_id, event, from_status, to_status, actor)"
+            " SELECT now(), 'item', id, 'completed', 'started', 'completed', 'worker' FROM cb_items WHERE index = 0",
+            database=round_.database,
+        )
+        round_.cluster.execute(
+            f"INSERT INTO {round_.database}.fx (word, run, attempt, pid, phase, part)"
+            f" VALUES (gen_random_uuid(), {run_id}, 1, 1, 'begin', 'item 1')",
+            database=LEDGER,
+        )
+        round_.saw("the fault")
+
+    problem = played(fault).problem
+
+    assert "item 0 of run 1 has 2 completions" in problem
+    assert "item 1 of run 1 was delivered 1 times, and begun 2 times" in problem
+
+
 def test_late_recovery_is_a_problem(played: Play) -> None:
     def fault(round_: Round) -> None:
         round_.start_worker()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterable, Iterable
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from catbird_django import Cancel, Flow, FlowFailed, ItemError, Optional, RunCan
 from catbird_django.models import FlowRun, Item, RunLog, StepRun
 from tests.support import until, work_off, working
 
-pytestmark = pytest.mark.django_db(transaction=True)
+MANY = int(os.environ.get("MAP_ITEMS", "2000"))  # 100000 for the long version
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120 + MANY // 50)]
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,33 @@ def test_a_map_over_what_is_no_list_fails_at_once(value: Any) -> None:
         run.wait(timeout=5)
     assert step_run(run.id, "show").status == "failed"
     assert items_of(run.id, "show") == []
+
+
+def test_a_long_map_waits_for_its_slow_last_item_and_no_longer() -> None:
+    """F14: everything else is done meanwhile, and what comes after begins once, with all of it in order."""
+    flow = Flow("long", input=list[int])
+    may_end = threading.Event()
+
+    @flow.map(over="input")
+    def double(item: int) -> int:
+        assert item < MANY - 1 or may_end.wait(MANY)
+        return item * 2
+
+    @flow.step
+    def check(double: Iterable[int]) -> list[int]:
+        pairs = [(place, output) for place, output in enumerate(double) if output != 2 * place]
+        return [len(pairs), *map(sum, pairs[:3])]
+
+    run = flow.run(list(range(MANY)))
+    with working(concurrency=4):
+        until(lambda: step_run(run.id, "double").items_completed == MANY - 1, seconds=60 + MANY / 100)
+        assert step_run(run.id, "double").status == "waiting_for_items"
+        assert step_run(run.id, "check").status == "waiting_for_dependencies"
+        may_end.set()
+        assert run.wait(timeout=30 + MANY / 1000) == [0]
+
+    assert step_run(run.id, "check").delivery_count == 1
+    assert Item.objects.filter(status="completed", delivery_count=1).count() == MANY
 
 
 def test_lists_in_lists_and_empty_ones_are_items_like_others() -> None:
