@@ -41,6 +41,7 @@ GUIDE = """
   Log in  {login}
   Click   Catbird, Task runs: every run with its input, its answer and its times.
           The failed one, of task `divide`, has the error and its traceback.
+          Catbird, Flow runs: a newsletter that is written for forty readers, one by one.
           Catbird, Tasks: what the code has registered. Catbird, Workers: who is working.
   Stop    Ctrl-C
 """

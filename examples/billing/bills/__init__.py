@@ -1,0 +1,1 @@
+"""An app that books the invoices of a file, one by one."""
