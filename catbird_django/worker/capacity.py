@@ -179,10 +179,10 @@ class Capacities:
         self._by_handler[handler_id] = self._by_handler[like]
 
     def is_low(self) -> bool:
-        return any(capacity.is_low() for capacity in self._all)
+        return not self._all or any(capacity.is_low() for capacity in self._all)
 
     def has_free_slot(self) -> bool:
-        return any(capacity.has_free_slot() for capacity in self._all)
+        return not self._all or any(capacity.has_free_slot() for capacity in self._all)
 
     def has_waiting(self) -> bool:
         return any(capacity.has_waiting() for capacity in self._all)

@@ -16,7 +16,7 @@ from catbird_django.definitions.registry import Registry, registry
 from catbird_django.models import FlowRun, StepRun
 from catbird_django.worker import repertoire
 from catbird_django.worker.worker import Worker, WorkerOptions
-from tests.support import until
+from tests.support import until, work_off
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -111,6 +111,16 @@ def test_a_worker_that_runs_notices_a_new_version_and_runs_the_steps_of_it_that_
         until(lambda: statuses(begun) == {"fetch": "completed", "check": "completed", "bill": "queued"})
 
     assert old.ran == ["fetch", "check"]
+
+
+def test_a_worker_that_can_run_nothing_leaves_what_is_due_and_ends_when_it_is_told_to_end_idle() -> None:
+    """F21, W1."""
+    flow = Code("old", is_new=False).flow
+    run = flow.run(1)
+
+    work_off()
+
+    assert StepRun.objects.get(flow_run=run.id, step__name="fetch").status == "queued"
 
 
 def test_a_flow_that_is_taken_back_to_what_it_was_is_the_old_version_again() -> None:
