@@ -589,6 +589,15 @@ def test_more_than_a_batch_of_queued_items_is_ended_by_the_tick(how: str) -> Non
     assert ills() == []
 
 
+def test_the_tick_says_that_there_is_more_to_end_until_all_of_it_has_ended() -> None:
+    """R8a: a batch is shared by maps, and need not be full for that."""
+    run = start(plan("three", *(map_over("input", name) for name in "abc")), list(range(500)))
+    flow_cancel.cancel_flows([run.pk], reason="", actor="", notify=False, using=USING)
+
+    assert [tick_once().is_full for _ in range(2)] == [True, False]
+    assert ended(run).status == FlowStatus.CANCELED
+
+
 def test_the_first_to_complete_early_ends_the_run() -> None:
     """F16: step and reason are stored, and everything else is canceled."""
     run = start(plan("race", {"name": "a"}, {"name": "b"}, {"name": "c", "needs": ["a", "b"]}))
