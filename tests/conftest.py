@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_finish() -> None:
-    """Forget tasks of tests' own modules: imported by one test, they would be in the registry and database of all."""
+    """Forget tasks of tests' own modules: imported by one test, they would be in the registry and database of all.
+
+    And flows of the demo: tests of flows count what is in the database.
+    """
     for name in [name for name, task in registry.tasks.items() if task.path.startswith("tests.")]:
         del registry.tasks[name]
+    for name in [name for name, flow in registry.flows.items() if flow.module.startswith("project.")]:
+        del registry.flows[name]
 
 
 @pytest.fixture(scope="session")

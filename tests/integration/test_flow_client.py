@@ -402,7 +402,15 @@ def test_explain_says_what_each_step_waits_for_in_words_and_as_data() -> None:
         "status": "waiting_for_signal",
         "requirement": "signal",
         "subject": "approve",
-        "detail": {"permission": "", "groups": [], "users": []},
+        "detail": {
+            "permission": "",
+            "groups": [],
+            "users": [],
+            "quorum": 1,
+            "given": 0,
+            "due": None,
+            "escalated_to": None,
+        },
     }
     handle.cancel()
     assert handle.explain() == []

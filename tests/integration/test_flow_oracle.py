@@ -117,8 +117,8 @@ ITEM_FAILED = dict  # the type of what is in the place of an item that failed
 FAULTS = {
     "items lose their errors": (
         "a list with errors",
-        "_cb_item_value(p_item cb_items) RETURNS jsonb",
-        "SELECT coalesce(p_item.output, '1')",
+        "_cb_error_in_place(p_index integer, p_error jsonb) RETURNS jsonb",
+        "SELECT '1'::jsonb",
     ),
     "steps run without what they need": (
         "dependency",
