@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from catbird_django import Flow, FlowHandle, SignalRefused
 from catbird_django.conf import get_settings
@@ -131,6 +133,19 @@ FAULTS = {
         "SELECT true, NULL::text",
     ),
 }
+
+
+@settings(
+    max_examples=max(5, FLOWS // 50),
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(seeds=st.sets(st.integers(min_value=1000, max_value=2**31), min_size=1, max_size=6))
+def test_flows_that_nobody_has_seen_before_end_as_they_must_too(seeds: set[int]) -> None:
+    """F3-F12, F14-F16, F18: of those that do not, hypothesis finds the smallest set."""
+    with registry.isolated():
+        assert differences_of({seed: declare(random_flow(seed)) for seed in sorted(seeds)}) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS)
