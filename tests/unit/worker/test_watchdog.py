@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -62,6 +63,16 @@ def test_a_handler_that_is_quick_is_left_alone(watchdog: Watchdog) -> None:
     spin(0.05)
 
 
+@pytest.fixture
+def _threads_take_turns_often() -> Iterator[None]:
+    """By default the one that looks would not get its turn within the few milliseconds that an attempt lasts here."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0001)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_threads_take_turns_often")
 def test_an_interrupt_never_strikes_after_the_end() -> None:
     """Attempts that end just when their time is over: what comes after them runs undisturbed."""
     gone: list[Attempt] = []
